@@ -1,0 +1,44 @@
+# Everything here needs Python 3.11+ and make; `make setup` (called by the rest) fills .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup demo test lint bench targets clean
+
+help:
+	@echo "make demo     train the circle network by layer separation and by gradient descent; pictures in demo/"
+	@echo "make test     run the tests"
+	@echo "make lint     ruff and mypy --strict"
+	@echo "make bench    one sweep against one Adam step, and where the time goes"
+	@echo "make targets  the circle and digits figures of benchmarks/results (about an hour; may be stopped and continued)"
+	@echo "make setup    only create the environment in .venv"
+	@echo "make clean    remove .venv and caches"
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lysep needs Python 3.11 or later, but $(PYTHON) is %s. Try: make setup PYTHON=python3.12" % sys.version.split()[0])'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup
+	$(BIN)/python examples/circle.py --out demo
+
+test: setup
+	$(BIN)/python -m pytest -n 2
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python benchmarks/sweep_cost.py
+
+targets: setup
+	$(BIN)/python benchmarks/targets.py
+
+clean:
+	rm -rf .venv .pytest_cache .hypothesis .mypy_cache .ruff_cache build dist
+	find . -name __pycache__ -prune -exec rm -rf {} +

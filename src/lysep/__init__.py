@@ -1,0 +1,24 @@
+"""Train deep softmax classifiers by layer separation."""
+
+from lysep.history import History
+from lysep.methods import Paper
+from lysep.network import ModelError
+from lysep.objective import SeparatedLoss, separated_loss
+from lysep.state import State, separate, write_back
+from lysep.training import FitResult, Progress, Status, fit, sweep
+
+__all__ = [
+    "FitResult",
+    "History",
+    "ModelError",
+    "Paper",
+    "Progress",
+    "SeparatedLoss",
+    "State",
+    "Status",
+    "fit",
+    "separate",
+    "separated_loss",
+    "sweep",
+    "write_back",
+]

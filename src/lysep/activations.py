@@ -1,0 +1,142 @@
+"""Pointwise activations: value, derivative, Lipschitz constant and, where they exist, bounds.
+
+An activation is looked up from the PyTorch module it stands for, so that the numbers that the theorems need
+(B in Theorems 3.1 and 4.1; M0, M1, M2 in Lemma 3.3) are known and not estimated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Suprema of |σ|, |σ'| and |σ''|: the M0, M1, M2 of Lemma 3.3."""
+
+    value: float
+    derivative: float
+    second: float
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A pointwise function σ.
+
+    `derivative(c, v)` gets the argument c and the value v = σ(c): some derivatives are cheaper in v.
+    `lipschitz` is a constant B with |σ(a) − σ(b)| ≤ B |a − b|, rounded up where it is not exact.
+    `bounds` is None where σ, σ' or σ'' is unbounded or does not exist (ReLU and its relatives).
+    """
+
+    name: str
+    value: Callable[[Tensor], Tensor]
+    derivative: Callable[[Tensor, Tensor], Tensor]
+    lipschitz: float
+    bounds: Bounds | None = None
+
+
+IDENTITY = Activation("Identity", lambda c: c, lambda c, v: torch.ones_like(c), 1.0)
+
+# The largest σ' of SiLU lies at x = 2.39936, of the exact GELU at x = √2, of the tanh GELU at x = 1.41850; rounded up.
+_SILU_LIPSCHITZ = 1.0998394
+_GELU_LIPSCHITZ = 1.1289043
+_GELU_TANH_LIPSCHITZ = 1.1289931
+
+_TANH = Activation(
+    "Tanh",
+    torch.tanh,
+    lambda c, v: torch.addcmul(v.new_ones(()), v, v, value=-1.0),
+    1.0,
+    Bounds(1.0, 1.0, 4.0 / (3.0 * math.sqrt(3.0))),
+)
+_SIGMOID = Activation(
+    "Sigmoid",
+    torch.sigmoid,
+    lambda c, v: v * (1.0 - v),
+    0.25,
+    Bounds(1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0))),
+)
+_RELU = Activation("ReLU", torch.relu, lambda c, v: (c > 0).to(c.dtype), 1.0)
+
+
+def _silu_derivative(c: Tensor, v: Tensor) -> Tensor:
+    s = torch.sigmoid(c)
+    return s * (1.0 + c * (1.0 - s))
+
+
+_SILU = Activation("SiLU", F.silu, _silu_derivative, _SILU_LIPSCHITZ)
+
+
+def _leaky_relu(slope: float) -> Activation:
+    return Activation(
+        f"LeakyReLU({slope:g})",
+        lambda c: F.leaky_relu(c, slope),
+        lambda c, v: torch.where(c > 0, 1.0, slope).to(c.dtype),
+        max(1.0, abs(slope)),
+    )
+
+
+def _elu(alpha: float) -> Activation:
+    return Activation(
+        f"ELU({alpha:g})",
+        lambda c: F.elu(c, alpha),
+        lambda c, v: torch.where(c > 0, torch.ones_like(c), alpha * torch.exp(c.clamp(max=0.0))),
+        max(1.0, abs(alpha)),
+    )
+
+
+def _softplus(beta: float, threshold: float) -> Activation | None:
+    # PyTorch replaces softplus by the identity where beta·c exceeds the threshold: a jump of log(1 + e^-threshold),
+    # 2e-9 at the default of 20. Below that it is felt, and no Lipschitz constant holds.
+    if threshold < 20.0:
+        return None
+    return Activation(
+        f"Softplus({beta:g})",
+        lambda c: F.softplus(c, beta, threshold),
+        lambda c, v: torch.where(beta * c > threshold, torch.ones_like(c), torch.sigmoid(beta * c)),
+        1.0,
+    )
+
+
+def _gelu_derivative(c: Tensor, v: Tensor) -> Tensor:
+    cdf = 0.5 * torch.erfc(-c / math.sqrt(2.0))
+    return cdf + c * torch.exp(-0.5 * c * c) / math.sqrt(2.0 * math.pi)
+
+
+def _gelu_tanh_derivative(c: Tensor, v: Tensor) -> Tensor:
+    k, a = math.sqrt(2.0 / math.pi), 0.044715
+    t = torch.tanh(k * (c + a * c**3))
+    return 0.5 * (1.0 + t) + 0.5 * c * (1.0 - t * t) * k * (1.0 + 3.0 * a * c * c)
+
+
+_GELU = Activation("GELU", F.gelu, _gelu_derivative, _GELU_LIPSCHITZ)
+_GELU_TANH = Activation(
+    "GELU(tanh)",
+    lambda c: F.gelu(c, approximate="tanh"),
+    _gelu_tanh_derivative,
+    _GELU_TANH_LIPSCHITZ,
+)
+
+_FROM_MODULE: dict[type[nn.Module], Callable[..., Activation | None]] = {
+    nn.Tanh: lambda m: _TANH,
+    nn.Sigmoid: lambda m: _SIGMOID,
+    nn.ReLU: lambda m: _RELU,
+    nn.LeakyReLU: lambda m: _leaky_relu(m.negative_slope),
+    nn.ELU: lambda m: _elu(m.alpha),
+    nn.SiLU: lambda m: _SILU,
+    nn.GELU: lambda m: _GELU if m.approximate == "none" else _GELU_TANH,
+    nn.Softplus: lambda m: _softplus(float(m.beta), float(m.threshold)),
+}
+
+SUPPORTED = tuple(sorted(cls.__name__ for cls in _FROM_MODULE))
+
+
+def from_module(module: nn.Module) -> Activation | None:
+    """The activation that a PyTorch module stands for, or None if it is not one we know."""
+    factory = _FROM_MODULE.get(type(module))
+    return None if factory is None else factory(module)

@@ -1,0 +1,114 @@
+"""What every link can do; the rest of the package knows links by this interface alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lysep.links.fixed import FixedMap
+from lysep.links.least_squares import solve_ridge
+
+
+@dataclass(frozen=True)
+class KroneckerMetric:
+    """M = I ⊗ M_y ⊗ M_x on weights seen as outputs × channels × height × width."""
+
+    channels: int
+    y: Tensor
+    x: Tensor
+
+    def apply(self, W: Tensor) -> Tensor:
+        """W M in float64, in the shape of W: half the gradient of tr(W M Wᵀ)."""
+        blocks = W.double().reshape(W.shape[0], self.channels, self.y.shape[0], self.x.shape[0])
+        return (self.y @ blocks @ self.x).reshape(W.shape)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest eigenvalue of M."""
+        return float(torch.linalg.eigvalsh(self.y)[-1] * torch.linalg.eigvalsh(self.x)[-1])
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        return self._expand(torch.kron(self.y, self.x))
+
+    @cached_property
+    def root(self) -> Tensor:
+        return self._expand(torch.kron(_root(self.y), _root(self.x)))
+
+    def _expand(self, block: Tensor) -> Tensor:
+        return torch.kron(torch.eye(self.channels, dtype=block.dtype, device=block.device), block)
+
+
+def _root(M: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(M)
+    return values.clamp(min=0.0).sqrt()[:, None] * vectors.T
+
+
+class Link(ABC):
+    """A map that is linear in its input and linear in its weight, behind a fixed linear map P.
+
+    Index legend: n samples, o outputs, i inputs (c channels, y and x positions for images). `features` are what the
+    map acts on, already pooled and flattened: P_{l-1} σ(c_{l-1}), or X in the first link.
+    """
+
+    fixed: FixedMap
+    out_shape: tuple[int, ...]
+
+    @abstractmethod
+    def map(self, weight: Tensor, features: Tensor) -> Tensor:
+        """K · features, without the bias."""
+
+    @abstractmethod
+    def adjoint(self, weight: Tensor, grad: Tensor) -> Tensor:
+        """Kᵀ · grad, back to the shape of the features."""
+
+    @abstractmethod
+    def add_bias(self, mapped: Tensor, bias: Tensor) -> Tensor:
+        """mapped + b 1ᵀ."""
+
+    @abstractmethod
+    def mean(self, values: Tensor) -> Tensor:
+        """The least-squares solution b of b 1ᵀ = values: the mean over everything that shares an entry of b."""
+
+    @abstractmethod
+    def rows(self, features: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Blocks (V, B) in float64 of the least-squares problem V · kᵀ = B for the weight as a matrix k (o × i)."""
+
+    @cached_property
+    @abstractmethod
+    def metric(self) -> KroneckerMetric:
+        """The quadratic form ‖K P‖_F² on the weight, on the weight's device."""
+
+    def squared_norm(self, weight: Tensor) -> float:
+        """‖K P‖_F² of the true linear map on the activated auxiliary variable."""
+        W = weight.double()
+        return float((W * self.metric.apply(W)).sum())
+
+    def correlate(self, features: Tensor, grad: Tensor) -> Tensor:
+        """Σ_n grad_n ⊗ features_n in float64: the adjoint of the map in its weight."""
+        total = torch.zeros((), dtype=torch.float64, device=features.device)
+        for V, G in self.rows(features, grad):
+            total = total + G.T @ V
+        return total.reshape(self.weight_shape)
+
+    def solve(self, features: Tensor, gap: Tensor, ridge: float, weight: Tensor) -> Tensor:
+        """The weight that minimizes ‖gap‖² + ridge·‖K P‖², where `gap` is what it is with the present weight.
+
+        Eq. (3.10) for a dense and eq. (4.6) for a convolution link.
+        """
+        current = weight.double().reshape(weight.shape[0], -1).T
+        change = solve_ridge(lambda: self.rows(features, -gap), ridge, self.metric, current)
+        return (current + change).T.reshape(weight.shape).to(weight.dtype)
+
+    @property
+    @abstractmethod
+    def weight_shape(self) -> tuple[int, ...]: ...
+
+    def pull_back(self, weight: Tensor, grad: Tensor) -> Tensor:
+        """(K P)ᵀ · grad, back to the shape of the activated auxiliary variable."""
+        return self.fixed.adjoint(self.adjoint(weight, grad))

@@ -1,0 +1,22 @@
+"""The methods: each turns an iterate into the next one, and nothing else."""
+
+from __future__ import annotations
+
+from lysep.methods.base import Method, SweepLog
+from lysep.methods.paper import Paper
+
+__all__ = ["Method", "Paper", "SweepLog", "resolve"]
+
+_BY_NAME = {"paper": Paper}
+
+
+def resolve(method: str | Method) -> Method:
+    """The method of a name with its default options; an instance stays what it is."""
+    if isinstance(method, str):
+        if method not in _BY_NAME:
+            names = ", ".join(repr(name) for name in sorted(_BY_NAME))
+            raise ValueError(f"method={method!r} is unknown. Use one of {names}, or an instance such as lysep.Paper().")
+        return _BY_NAME[method]()
+    if not callable(getattr(method, "sweep", None)):
+        raise ValueError(f"method={method!r} is neither a name nor an object with a sweep method.")
+    return method

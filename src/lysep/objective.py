@@ -1,0 +1,245 @@
+"""The separated objective S (T for a CNN) and everything it is made of: gaps, weights, ridges, the bound.
+
+`Iterate` is a State with its terms evaluated. It is the one place where they are computed: what a sweep compares when
+it accepts an update and what `separated_loss` reports are the same numbers, bit for bit.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lysep import head
+from lysep.network import Network
+from lysep.state import State, forward, separate
+
+
+class Iterate:
+    """A State and its evaluated terms. Never changed: `with_...` returns a new one that shares what stays the same.
+
+    Index legend: layer l = 0 … L−1 counts from the first, the head is L−1 (the paper counts 1 … L).
+    """
+
+    def __init__(self, state: State) -> None:
+        self.network: Network = state.network
+        self.inputs, self.labels = state.inputs, state.labels
+        self.weights = [*state.weights, state.head_weight]
+        self.biases = [*state.biases, state.head_bias]
+        self.aux = [_columnwise(c) for c in state.aux]
+        self.norms = [
+            layer.link.squared_norm(W) for layer, W in zip(self.network.layers, self.weights, strict=True)
+        ]
+        depth = self.network.depth
+        self.active: list[Tensor] = [torch.empty(0)] * depth
+        self.features: list[Tensor] = [torch.empty(0)] * depth
+        self.mapped: list[Tensor] = [torch.empty(0)] * depth
+        self.gaps: list[Tensor] = [torch.empty(0)] * (depth - 1)
+        self.squares = [0.0] * depth
+        for l, below in enumerate([self.inputs, *self.aux]):
+            self._set_features(l, below)
+        for l in range(depth):
+            self._set_term(l)
+
+    @property
+    def state(self) -> State:
+        return State(
+            self.network,
+            self.inputs,
+            self.labels,
+            self.weights[:-1],
+            self.biases[:-1],
+            list(self.aux),
+            self.weights[-1],
+            self.biases[-1],
+        )
+
+    # -- changing one block ------------------------------------------------------------------------------------------
+
+    def with_aux(self, l: int, c: Tensor) -> Iterate:
+        new = self._fork()
+        new.aux[l] = c
+        new._set_features(l + 1, c)
+        new._set_term(l)
+        new._set_term(l + 1)
+        return new
+
+    def with_parameters(self, l: int, weight: Tensor, bias: Tensor | None) -> Iterate:
+        new = self._fork()
+        new.biases[l] = bias
+        if weight is not self.weights[l]:
+            link = self.network.layers[l].link
+            new.weights[l] = weight
+            new.norms[l] = link.squared_norm(weight)
+            new.mapped[l] = link.map(weight, self.features[l])
+        new._set_term(l)
+        return new
+
+    # -- terms -------------------------------------------------------------------------------------------------------
+
+    @property
+    def objective(self) -> float:
+        """S = ‖R‖² + Σ ω_l ‖gap_l‖²."""
+        weighted = (_times(w, square) for w, square in zip(_products_above(self.norms), self.squares, strict=True))
+        return sum(weighted)
+
+    @property
+    def gap_weights(self) -> list[float]:
+        """ω_l, eq. (3.5): the product of the squared norms above link l."""
+        return [_times(w, 1.0) for w in _products_above(self.norms)[:-1]]
+
+    @property
+    def ridges(self) -> list[float]:
+        """λ_l: λ_1 = 0 and λ_{l+1} = ‖W_l‖² λ_l + ‖gap_l‖², which unrolls to the sums printed below eq. (3.9).
+
+        The paper stops its indices at L−1 and calls the head's λ; the recursion is the same.
+        """
+        ridges = [0.0]
+        for norm, square in zip(self.norms[:-1], self.squares[:-1], strict=True):
+            ridges.append(norm * ridges[-1] + square)
+        return ridges
+
+    @property
+    def rounding_floors(self) -> list[float]:
+        """For every layer, the value below which a change of its term means nothing.
+
+        Either the term times its weight is lost in the rounding of S, or the gap is nothing but the rounding of its
+        own evaluation, as it is for the lowest layers of a deep network after a few sweeps.
+        """
+        in_objective = torch.finfo(torch.float64).eps * self.objective
+        in_gap = torch.finfo(self.network.dtype).eps ** 2
+        floors = []
+        for (mantissa, exponent), c in zip(_products_above(self.norms), [*self.aux, None], strict=True):
+            floor = _times((in_objective / mantissa, -exponent), 1.0) if mantissa > 0.0 else math.inf
+            floors.append(floor if c is None else max(floor, in_gap * squared_norm(c)))
+        return floors
+
+    @property
+    def bound(self) -> float:
+        """C_B·sqrt(L−1)·𝓛_S of Theorems 3.1 and 4.1, never below the cross-entropy of the nested network."""
+        B, depth = self.network.lipschitz, self.network.depth
+        constant = max(math.sqrt(2.0), 2.0 * B, 2.0 * B ** (depth - 1))
+        return constant * math.sqrt(depth - 1) * self.separated_loss
+
+    @property
+    def separated_loss(self) -> float:
+        """𝓛_S = sqrt(S / N)."""
+        return math.sqrt(self.objective / len(self.labels))
+
+    def scores(self) -> tuple[float, float]:
+        """Cross-entropy and accuracy of the nested network with these parameters."""
+        return scores(self.network, self.weights, self.biases, self.inputs, self.labels)
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    def _fork(self) -> Iterate:
+        new = copy.copy(self)
+        for name in ("weights", "biases", "aux", "norms", "active", "features", "mapped", "gaps", "squares"):
+            setattr(new, name, list(getattr(self, name)))
+        return new
+
+    def _set_features(self, l: int, below: Tensor) -> None:
+        layer = self.network.layers[l]
+        self.active[l] = layer.activation.value(below)
+        self.features[l] = layer.features(self.active[l])
+        self.mapped[l] = layer.link.map(self.weights[l], self.features[l])
+
+    def _set_term(self, l: int) -> None:
+        """‖W_l V_l + b_l 1ᵀ − c_l‖², or for the head ‖R‖²."""
+        bias, mapped = self.biases[l], self.mapped[l]
+        produced = mapped if bias is None else self.network.layers[l].link.add_bias(mapped, bias)
+        if l < self.network.depth - 1:
+            self.gaps[l] = produced - self.aux[l]
+            self.squares[l] = squared_norm(self.gaps[l])
+        else:
+            self.log_probs = head.log_probabilities(produced)
+            self.residuals = head.residuals(self.log_probs, self.labels)
+            self.squares[l] = squared_norm(self.residuals)
+
+
+@dataclass(frozen=True)
+class SeparatedLoss:
+    """The separated objective term by term. Lists have one entry a link; `ridges` has one more, the head's."""
+
+    objective: float
+    value: float
+    head: float
+    gaps: list[float]
+    weights: list[float]
+    ridges: list[float]
+    bound: float
+    cross_entropy: float
+    accuracy: float
+
+
+def separated_loss(
+    model: nn.Module | State, X: object = None, y: object = None, aux: Sequence[Tensor] | None = None
+) -> SeparatedLoss:
+    """Evaluate the separated objective of a State, or of a model on X and y (without `aux`: by a forward pass)."""
+    if isinstance(model, State):
+        if X is not None or y is not None or aux is not None:
+            raise ValueError("separated_loss(state) takes nothing else: a State brings its data and its aux.")
+        state = model
+    else:
+        state = separate(model, X, y, aux)
+    iterate = Iterate(state)
+    cross_entropy, accuracy = iterate.scores()
+    return SeparatedLoss(
+        objective=iterate.objective,
+        value=iterate.separated_loss,
+        head=iterate.squares[-1],
+        gaps=iterate.squares[:-1],
+        weights=iterate.gap_weights,
+        ridges=iterate.ridges,
+        bound=iterate.bound,
+        cross_entropy=cross_entropy,
+        accuracy=accuracy,
+    )
+
+
+def scores(
+    network: Network,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor | None],
+    inputs: Tensor,
+    labels: Tensor,
+) -> tuple[float, float]:
+    """Cross-entropy, eq. (2.3), and accuracy of the nested network."""
+    log_probs = head.log_probabilities(forward(network, weights, biases, inputs)[-1])
+    cross_entropy = head.residuals(log_probs, labels).mean(dtype=torch.float64)
+    correct = (log_probs.argmax(1) == labels).double().mean()
+    return float(cross_entropy), float(correct)
+
+
+def squared_norm(x: Tensor) -> float:
+    """‖x‖_F², summed in float64 whatever the dtype of x."""
+    return float(x.double().square().sum())
+
+
+def _columnwise(c: Tensor) -> Tensor:
+    """The layout that dense links produce (see DenseLink), so that equal values are summed in equal order."""
+    return c.T.contiguous().T if c.dim() == 2 else c.contiguous()
+
+
+def _products_above(norms: Sequence[float]) -> list[tuple[float, int]]:
+    """Π_{j>l} norms_j for every l, as mantissa and exponent: a hundred factors neither overflow nor underflow."""
+    mantissa, exponent = 1.0, 0
+    products = [(mantissa, exponent)]
+    for norm in reversed(norms[1:]):
+        mantissa, shift = math.frexp(mantissa * norm)
+        exponent += shift
+        products.append((mantissa, exponent))
+    return products[::-1]
+
+
+def _times(product: tuple[float, int], x: float) -> float:
+    """product · x, infinite only where the value itself exceeds the range of float64."""
+    mantissa, shift = math.frexp(product[0] * x)
+    try:
+        return math.ldexp(mantissa, product[1] + shift)
+    except OverflowError:
+        return math.inf

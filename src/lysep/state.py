@@ -1,0 +1,123 @@
+"""The variables of the separated problem, as a value: made from a model, advanced by sweeps, written back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from lysep.data import Source
+from lysep.network import ModelError, Network, linear_modules, parse
+
+
+@dataclass(frozen=True)
+class State:
+    """Θ = {W_l, b_l, c_l} together with what it is evaluated on. Treat it as immutable: a sweep makes a new one.
+
+    `weights`, `biases` and `aux` have one entry a link (the hidden layers, first to last), parameters in PyTorch's own
+    layout; a bias is None where the module has none. `aux[l]` is c_l: the pre-activation that link l should produce.
+    """
+
+    network: Network
+    inputs: Tensor
+    labels: Tensor
+    weights: list[Tensor]
+    biases: list[Tensor | None]
+    aux: list[Tensor]
+    head_weight: Tensor
+    head_bias: Tensor | None
+
+
+def separate(model: nn.Module, X: object, y: object, aux: Sequence[Tensor] | None = None) -> State:
+    """Take a model apart into a State; without `aux`, by a forward pass, so that every gap is zero.
+
+    The model is only read. Parameters are copied.
+
+    >>> import torch, lysep
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
+    >>> state = lysep.separate(model, torch.randn(4, 2), torch.tensor([0, 1, 0, 1]))
+    >>> [tuple(c.shape) for c in state.aux]
+    [(4, 5)]
+    """
+    source = Source(X, y)
+    network = parse(model, source.sample_shape)
+    inputs, labels = source.batch(None, network)
+    return separate_batch(model, network, inputs, labels, aux)
+
+
+def separate_batch(
+    model: nn.Module,
+    network: Network,
+    inputs: Tensor,
+    labels: Tensor,
+    aux: Sequence[Tensor] | None = None,
+) -> State:
+    """`separate` for data that is checked already."""
+    modules = linear_modules(model)
+    weights = [m.weight.detach().clone() for m in modules]
+    biases = [None if m.bias is None else m.bias.detach().clone() for m in modules]
+    if aux is None:
+        chosen = forward(network, weights, biases, inputs)[:-1]
+    else:
+        chosen = _check_aux(network, aux, len(inputs))
+    return State(network, inputs, labels, weights[:-1], biases[:-1], chosen, weights[-1], biases[-1])
+
+
+def restart(state: State, inputs: Tensor, labels: Tensor) -> State:
+    """The same parameters on other samples, with auxiliary variables by a forward pass."""
+    weights, biases = [*state.weights, state.head_weight], [*state.biases, state.head_bias]
+    aux = forward(state.network, weights, biases, inputs)[:-1]
+    return replace(state, inputs=inputs, labels=labels, aux=aux)
+
+
+def forward(
+    network: Network, weights: Sequence[Tensor], biases: Sequence[Tensor | None], inputs: Tensor
+) -> list[Tensor]:
+    """The pre-activations of all layers, the logits last: the nested network φ(X; θ)."""
+    outputs, z = [], inputs
+    for layer, W, b in zip(network.layers, weights, biases, strict=True):
+        z = layer.link.map(W, layer.features(layer.activation.value(z)))
+        z = z if b is None else layer.link.add_bias(z, b)
+        outputs.append(z)
+    return outputs
+
+
+def write_back(state: State, model: nn.Module) -> None:
+    """Put a state's weights and biases into a model of the same architecture, in place."""
+    modules = linear_modules(model)
+    weights = [*state.weights, state.head_weight]
+    biases = [*state.biases, state.head_bias]
+    if len(modules) != len(weights):
+        raise ModelError(f"the model has {len(modules)} linear layers, but the state has {len(weights)}.")
+    pairs: list[tuple[Tensor, Tensor]] = []
+    for place, (module, W, b) in enumerate(zip(modules, weights, biases, strict=True)):
+        if module.weight.shape != W.shape or (module.bias is None) != (b is None):
+            raise ModelError(
+                f"linear layer {place} of the model ({module}) does not fit the state's weight of shape "
+                f"{tuple(W.shape)} {'without' if b is None else 'with'} bias."
+            )
+        pairs.append((module.weight, W))
+        if module.bias is not None and b is not None:
+            pairs.append((module.bias, b))
+    with torch.no_grad():
+        for parameter, value in pairs:
+            parameter.copy_(value)
+
+
+def _check_aux(network: Network, aux: Sequence[Tensor], samples: int) -> list[Tensor]:
+    links = [layer.link for layer in network.layers[:-1]]
+    if len(aux) != len(links):
+        raise ValueError(f"aux has {len(aux)} entries, but the model has {len(links)} links, each needs one.")
+    checked = []
+    for place, (c, link) in enumerate(zip(aux, links, strict=True)):
+        c = torch.as_tensor(c, device=network.device).detach().to(network.dtype)
+        if tuple(c.shape) != (samples, *link.out_shape):
+            raise ValueError(
+                f"aux[{place}] has shape {tuple(c.shape)}, but link {place} produces {(samples, *link.out_shape)}."
+            )
+        if not bool(torch.isfinite(c).all()):
+            raise ValueError(f"aux[{place}] holds NaN or infinite values.")
+        checked.append(c.clone())
+    return checked

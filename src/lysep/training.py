@@ -1,0 +1,303 @@
+"""The only loop over sweeps: batches, stopping, history, callbacks, and the one write to the model at the end."""
+
+from __future__ import annotations
+
+import enum
+import math
+import numbers
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from lysep.data import NonFiniteError, Source
+from lysep.history import History
+from lysep.methods import Method, SweepLog, resolve
+from lysep.network import Network, parse
+from lysep.objective import Iterate, scores
+from lysep.state import State, restart, separate_batch, write_back
+
+
+class Status(enum.Enum):
+    """Why a run ended; the value is the message."""
+
+    COMPLETED = "ran all the sweeps that were asked for"
+    TOLERANCE = "the objective fell by less than the tolerance"
+    STALLED = "no update lowers the objective any more in floating point"
+    TIME_LIMIT = "reached the time limit; the best state so far was kept"
+    INTERRUPTED = "interrupted from the keyboard; the best state so far was kept"
+    STOPPED = "a callback ended the run"
+    NON_FINITE = "met a non-finite value; the last good state was kept"
+
+    @property
+    def message(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The trained model (the one that was passed in), why the run ended, and what happened on the way."""
+
+    model: nn.Module
+    status: Status
+    history: History
+
+    def __repr__(self) -> str:
+        return f"FitResult(status={self.status.name}: {self.status.message}; {self.history!r})"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback gets after every sweep. `state` is the state just reached; the model is not written yet."""
+
+    sweep: int
+    row: dict[str, float]
+    state: State
+
+
+Callback = Callable[[Progress], Any]
+
+# A run ends by tolerance when the objective fell by less than that fraction over so many sweeps of one batch: a single
+# sweep may gain little by chance.
+_TOLERANCE_WINDOW = 10
+
+
+def fit(
+    model: nn.Module,
+    X: Any,
+    y: Any = None,
+    *,
+    method: str | Method = "paper",
+    sweeps: int = 1000,
+    batch_size: int | None = None,
+    refresh_every: int = 200,
+    validation: tuple[Any, Any] | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool = False,
+    time_limit: float | None = None,
+    tolerance: float | None = None,
+    seed: int = 0,
+) -> FitResult:
+    """Train a PyTorch classifier by layer separation.
+
+    Parameters
+    ----------
+    model
+        An `nn.Sequential` (nested too) of Linear, Conv2d, AvgPool2d, Flatten, Identity and pointwise activations that
+        ends with a Linear layer: the logits. It is trained in place, on its own device and in its own dtype.
+    X, y
+        Samples in rows and integer labels 0 … classes−1: tensors, arrays, data frames, or any indexable dataset (which
+        may yield (features, label) pairs; then leave y out).
+    method
+        "paper" or an instance with options, such as `lysep.Paper(step="lipschitz")`.
+    sweeps
+        How many times to update every variable once (the paper's iterations).
+    batch_size
+        Train on a random subset of this size, replaced every `refresh_every` sweeps. None: all the data at once.
+    refresh_every
+        See `batch_size`. New samples get new auxiliary variables, by a forward pass.
+    validation
+        A pair (X, y) that is scored after every sweep, and recorded.
+    callbacks
+        Called with a `Progress` after every sweep; the run ends if one returns True.
+    progress
+        Show a progress bar.
+    time_limit
+        In seconds; the run ends after the first sweep that passes it.
+    tolerance
+        End when the objective falls by less than this fraction over ten sweeps.
+    seed
+        For the choice of mini-batches. The global random state is not touched.
+
+    Returns
+    -------
+    FitResult
+        With `model`, `status` and `history`. The objective in the history never rises within a batch, and the
+        cross-entropy never exceeds the `bound`.
+
+    Examples
+    --------
+    >>> import torch, lysep
+    >>> X = torch.rand(200, 2) * 2 - 1
+    >>> y = (X.norm(dim=1) < 0.8).long()
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 10), torch.nn.Tanh(), torch.nn.Linear(10, 2))
+    >>> result = lysep.fit(model, X, y, sweeps=20)
+    >>> result.status.message
+    'ran all the sweeps that were asked for'
+    """
+    started = time.perf_counter()
+    chosen = resolve(method)
+    source = Source(X, y)
+    _check_options(len(source), sweeps, batch_size, refresh_every, time_limit, tolerance, seed)
+    network = parse(model, source.sample_shape)
+    source.check_labels(network)
+    source.check_features()
+    held_out = None if validation is None else _validation(validation, network)
+    batches = _Batches(source, network, batch_size, refresh_every, seed)
+    run = _Run(chosen, batches, held_out, tuple(callbacks), started, time_limit, tolerance)
+    inputs, labels = batches.next()
+    run.iterate = Iterate(separate_batch(model, network, inputs, labels))
+    if not math.isfinite(run.iterate.objective):
+        return FitResult(model, Status.NON_FINITE, run.history)
+    try:
+        with tqdm(total=sweeps, disable=not progress, unit="sweep") as bar:
+            status = run.sweep_through(sweeps, bar)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    write_back(run.iterate.state, model)
+    return FitResult(model, status, run.history)
+
+
+def sweep(state: State, method: str | Method = "paper") -> State:
+    """One sweep: the state after it. The argument is left unchanged."""
+    iterate, _ = resolve(method).sweep(Iterate(state))
+    return iterate.state
+
+
+class _Batches:
+    """The samples to train on, now and after every refresh."""
+
+    def __init__(
+        self, source: Source, network: Network, size: int | None, refresh_every: int, seed: int
+    ) -> None:
+        self._source, self._network, self._size = source, network, size
+        self._refresh_every = refresh_every
+        self._generator = torch.Generator().manual_seed(seed)
+        self.drawn = 0
+
+    @property
+    def partial(self) -> bool:
+        return self._size is not None
+
+    def due(self, sweeps_done: int) -> bool:
+        return self._size is not None and sweeps_done > 0 and sweeps_done % self._refresh_every == 0
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        self.drawn += 1
+        if self._size is None:
+            return self._source.batch(None, self._network)
+        order = torch.randperm(len(self._source), generator=self._generator)
+        return self._source.batch(order[: self._size], self._network)
+
+
+class _Run:
+    """One run in progress; `iterate` is always a complete, accepted state."""
+
+    iterate: Iterate
+
+    def __init__(
+        self,
+        method: Method,
+        batches: _Batches,
+        validation: tuple[Tensor, Tensor] | None,
+        callbacks: tuple[Callback, ...],
+        started: float,
+        time_limit: float | None,
+        tolerance: float | None,
+    ) -> None:
+        self.history = History(validation is not None)
+        self._method, self._batches, self._validation = method, batches, validation
+        self._callbacks, self._started = callbacks, started
+        self._time_limit, self._tolerance = time_limit, tolerance
+
+    def sweep_through(self, sweeps: int, bar: Any) -> Status:
+        for done in range(sweeps):
+            if self._batches.due(done):
+                try:
+                    self._refresh()
+                except NonFiniteError:
+                    return Status.NON_FINITE
+            new, log = self._method.sweep(self.iterate)
+            if not math.isfinite(new.objective):
+                return Status.NON_FINITE
+            stalled = new is self.iterate
+            self.iterate = new
+            row = self._record(done + 1, log)
+            bar.set_postfix(loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False)
+            bar.update()
+            event = Progress(done + 1, row, new.state)
+            if any([callback(event) is True for callback in self._callbacks]):
+                return Status.STOPPED
+            if self._time_limit is not None and row["seconds"] >= self._time_limit:
+                return Status.TIME_LIMIT
+            if stalled and not self._batches.partial:
+                return Status.STALLED
+            if self._within_tolerance():
+                return Status.TOLERANCE
+        return Status.COMPLETED
+
+    def _refresh(self) -> None:
+        self.iterate = Iterate(restart(self.iterate.state, *self._batches.next()))
+
+    def _record(self, sweep: int, log: SweepLog) -> dict[str, float]:
+        it = self.iterate
+        cross_entropy, accuracy = it.scores()
+        row = {
+            "sweep": sweep,
+            "batch": self._batches.drawn,
+            "objective": it.objective,
+            "separated_loss": it.separated_loss,
+            "cross_entropy": cross_entropy,
+            "accuracy": accuracy,
+            "bound": it.bound,
+            "seconds": time.perf_counter() - self._started,
+            "rejected_updates": log.rejected_updates,
+            "line_search_evaluations": log.line_search_evaluations,
+        }
+        if self._validation is not None:
+            loss, correct = scores(it.network, it.weights, it.biases, *self._validation)
+            row |= {"validation_cross_entropy": loss, "validation_accuracy": correct}
+        self.history.append(row)
+        return row
+
+    def _within_tolerance(self) -> bool:
+        window = _TOLERANCE_WINDOW
+        if self._tolerance is None or len(self.history) <= window:
+            return False
+        earlier, last = self.history.row(-1 - window), self.history.row(-1)
+        if earlier["batch"] != last["batch"]:
+            return False
+        return earlier["objective"] - last["objective"] < self._tolerance * earlier["objective"]
+
+
+def _validation(pair: Any, network: Network) -> tuple[Tensor, Tensor]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise ValueError(f"validation must be a pair (X, y), but is a {type(pair).__name__}.")
+    try:
+        return Source(*pair).batch(None, network)
+    except ValueError as error:
+        raise ValueError(f"validation: {error}") from error
+
+
+def _check_options(
+    samples: int,
+    sweeps: int,
+    batch_size: int | None,
+    refresh_every: int,
+    time_limit: float | None,
+    tolerance: float | None,
+    seed: int,
+) -> None:
+    _check_count("sweeps", sweeps)
+    _check_count("refresh_every", refresh_every)
+    if batch_size is not None:
+        _check_count("batch_size", batch_size)
+        if batch_size > samples:
+            raise ValueError(
+                f"batch_size={batch_size} is larger than the data ({samples} samples). Use at most {samples}, or None."
+            )
+    if time_limit is not None and not time_limit > 0.0:
+        raise ValueError(f"time_limit={time_limit!r} must be a positive number of seconds, or None.")
+    if tolerance is not None and not tolerance >= 0.0:
+        raise ValueError(f"tolerance={tolerance!r} must be zero or a positive number, or None.")
+    if not isinstance(seed, numbers.Integral):
+        raise ValueError(f"seed={seed!r} must be an integer.")
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a positive integer.")
