@@ -76,7 +76,7 @@ def _leaky_relu(slope: float) -> Activation:
     return Activation(
         f"LeakyReLU({slope:g})",
         lambda c: F.leaky_relu(c, slope),
-        lambda c, v: torch.where(c > 0, 1.0, slope).to(c.dtype),
+        lambda c, v: torch.where(c > 0, torch.ones_like(c), slope),
         max(1.0, abs(slope)),
     )
 

@@ -100,7 +100,9 @@ class History:
         loss.semilogy(sweeps, self["cross_entropy"], color="C0", label="cross-entropy")
         accuracy.plot(sweeps, self["accuracy"], color="C0", label="training")
         if "validation_accuracy" in self:
-            loss.semilogy(sweeps, self["validation_cross_entropy"], color="C1", label="validation cross-entropy")
+            loss.semilogy(
+                sweeps, self["validation_cross_entropy"], color="C1", label="validation cross-entropy"
+            )
             accuracy.plot(sweeps, self["validation_accuracy"], color="C1", label="validation")
         loss.set(xlabel="sweep", ylabel="loss")
         accuracy.set(xlabel="sweep", ylabel="accuracy")

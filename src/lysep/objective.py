@@ -84,7 +84,9 @@ class Iterate:
     @property
     def objective(self) -> float:
         """S = ‖R‖² + Σ ω_l ‖gap_l‖²."""
-        weighted = (_times(w, square) for w, square in zip(_products_above(self.norms), self.squares, strict=True))
+        weighted = (
+            _times(w, square) for w, square in zip(_products_above(self.norms), self.squares, strict=True)
+        )
         return sum(weighted)
 
     @property

@@ -217,7 +217,9 @@ class _Run:
             stalled = new is self.iterate
             self.iterate = new
             row = self._record(done + 1, log)
-            bar.set_postfix(loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False)
+            bar.set_postfix(
+                loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False
+            )
             bar.update()
             event = Progress(done + 1, row, new.state)
             if any([callback(event) is True for callback in self._callbacks]):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from lysep.activations import Bounds
@@ -55,7 +56,10 @@ class Paper:
     def sweep(self, iterate: Iterate) -> tuple[Iterate, SweepLog]:
         """One iteration k of Algorithm 1 (FNN) or 2 (CNN)."""
         log = SweepLog()
-        ridges, floors = iterate.ridges, iterate.rounding_floors  # λ_l depends on links below l only: still untouched
+        ridges, floors = (
+            iterate.ridges,
+            iterate.rounding_floors,
+        )  # λ_l depends on links below l only: still untouched
         it = self._step_head(iterate, ridges[-1], log)
         for l in reversed(range(len(it.aux))):
             if updates.aux_terms(it, l) > floors[l + 1]:
@@ -118,9 +122,12 @@ class Paper:
         """A gradient step of a length that does not raise the block's terms; `curvature` is that of ½S."""
         if not curvature > 0.0:  # the block does not enter S: nothing to gain
             return it
+        largest = torch.finfo(
+            it.network.dtype
+        ).max  # vanishing weights ask for steps that the dtype cannot hold
         if self.step == "lipschitz":
-            return updates.keep_if_lower(it, move(1.0 / curvature), terms, log)
-        step, before = self.start / curvature, terms(it)
+            return updates.keep_if_lower(it, move(min(1.0 / curvature, largest)), terms, log)
+        step, before = min(self.start / curvature, largest), terms(it)
         for _ in range(self.max_trials):
             log.line_search_evaluations += 1
             candidate = move(step)

@@ -95,7 +95,9 @@ def solve_weight(it: Iterate, l: int, ridge: float, log: SweepLog) -> Iterate:
     except torch.linalg.LinAlgError:  # features so large that their products overflow
         log.rejected_updates += 1
         return it
-    return keep_if_lower(it, it.with_parameters(l, weight, it.biases[l]), lambda i: link_terms(i, l, ridge), log)
+    return keep_if_lower(
+        it, it.with_parameters(l, weight, it.biases[l]), lambda i: link_terms(i, l, ridge), log
+    )
 
 
 def solve_bias(it: Iterate, l: int, ridge: float, log: SweepLog) -> Iterate:
