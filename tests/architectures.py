@@ -65,9 +65,7 @@ def problems(draw, images=None, dtype=torch.float64, min_samples=4, max_samples=
     scale = draw(st.sampled_from([0.3, 1.0, 3.0]))
     with torch.no_grad():
         for p in model.parameters():
-            p.copy_(
-                scale * torch.randn(p.shape, generator=generator, dtype=torch.float64) / p[0].numel() ** 0.5
-            )
+            p.copy_(scale * torch.randn(p.shape, generator=generator, dtype=torch.float64) / p[0].numel() ** 0.5)
     X = torch.randn(samples, *in_shape, generator=generator, dtype=torch.float64).to(dtype)
     y = torch.randint(0, classes, (samples,), generator=generator)
     y[:2] = torch.tensor([0, 1])
@@ -89,9 +87,7 @@ def _conv(draw, shape):
         padding = (draw(st.integers(0, 1)), draw(st.integers(0, 1)))
         stride = (draw(st.integers(1, 2)), draw(st.integers(1, 2)))
     dilation = (draw(st.integers(1, 2)) if kernel[0] < 3 else 1, 1)
-    conv = nn.Conv2d(
-        shape[0], draw(st.integers(1, 2)), kernel, stride, padding, dilation, bias=draw(st.booleans())
-    )
+    conv = nn.Conv2d(shape[0], draw(st.integers(1, 2)), kernel, stride, padding, dilation, bias=draw(st.booleans()))
     out = conv(torch.zeros(1, *shape)).shape[1:] if _fits(conv, shape) else None
     if out is None:
         conv = nn.Conv2d(shape[0], 1, 1)
@@ -126,7 +122,4 @@ def _pool(draw, shape):
 
 def perturbed_aux(state, generator, scale=0.3):
     """Auxiliary variables that are not consistent, so that every gap and every ridge is at work."""
-    return [
-        c + scale * torch.randn(c.shape, generator=generator, dtype=torch.float64).to(c.dtype)
-        for c in state.aux
-    ]
+    return [c + scale * torch.randn(c.shape, generator=generator, dtype=torch.float64).to(c.dtype) for c in state.aux]

@@ -60,9 +60,7 @@ def pool_matrix(module, in_shape):
                 y0, x0 = y * sh - ph, x * sw - pw
                 y1, x1 = min(y0 + kh, height + ph), min(x0 + kw, width + pw)
                 inside = [
-                    (iy, ix)
-                    for iy in range(max(y0, 0), min(y1, height))
-                    for ix in range(max(x0, 0), min(x1, width))
+                    (iy, ix) for iy in range(max(y0, 0), min(y1, height)) for ix in range(max(x0, 0), min(x1, width))
                 ]
                 if module.divisor_override is not None:
                     divisor = module.divisor_override
@@ -227,9 +225,7 @@ def sweep(layers, weights, biases, aux, X, y, start, shrink):
     r = torch.logsumexp(logits, 0) - logits[y, torch.arange(len(y))]
     squares = (V**2).sum(0) + (0.0 if biases[-1] is None else 1.0)
     largest = float(torch.linalg.eigvalsh(metric(layers[-1], weights[-1]))[-1])
-    curvature = 2.0 * (
-        float((((errors**2).sum(1) + r / 2) * squares).sum()) + float(now.ridges[-1]) * largest
-    )
+    curvature = 2.0 * (float((((errors**2).sum(1) + r / 2) * squares).sum()) + float(now.ridges[-1]) * largest)
 
     def head(values):
         return {
@@ -248,9 +244,7 @@ def sweep(layers, weights, biases, aux, X, y, start, shrink):
             return {"aux": [*aux[:l], values[0], *aux[l + 1 :]]}
 
         descend(auxiliary, [aux[l]], 2.0 * float(omegas[l + 1] * t.norms[l + 1]))
-        weights[l] = stacked_solution(
-            layers[l], weights[l], biases[l], aux[l], [columns(X), *aux][l], ridges[l]
-        )
+        weights[l] = stacked_solution(layers[l], weights[l], biases[l], aux[l], [columns(X), *aux][l], ridges[l])
         if biases[l] is not None:
             K = layers[l].kernel_matrix(weights[l])
             missing = aux[l] - K @ layers[l].features([columns(X), *aux][l])

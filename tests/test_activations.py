@@ -18,9 +18,7 @@ MODULES = [
     nn.Softplus(),
     nn.Softplus(beta=3.0, threshold=25.0),
 ]
-GRID = torch.linspace(
-    -30.0, 30.0, 600_002, dtype=torch.float64
-)  # zero, where ReLU has no derivative, is not on it
+GRID = torch.linspace(-30.0, 30.0, 600_002, dtype=torch.float64)  # zero, where ReLU has no derivative, is not on it
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)

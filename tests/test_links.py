@@ -4,12 +4,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from references import columns, layers_of
 from torch import nn
 
 from architectures import problems
 from lysep.links import DenseLink, FixedMap
 from lysep.network import linear_modules, parse
+from references import columns, layers_of
 
 
 def links_with_references(problem):
@@ -75,9 +75,7 @@ def test_solution_is_that_of_the_explicit_stacked_system(problem, seed, ridge):
 
         basis = torch.eye(W.numel(), dtype=torch.float64).reshape(W.numel(), *W.shape)
         A = torch.stack([rows(kernel) for kernel in basis], dim=1)
-        b = torch.cat(
-            [columns(target).reshape(-1), torch.zeros(len(A) - target.numel(), dtype=torch.float64)]
-        )
+        b = torch.cat([columns(target).reshape(-1), torch.zeros(len(A) - target.numel(), dtype=torch.float64)])
         best = torch.linalg.lstsq(A, b, driver="gelsd").solution
         ours = solved.reshape(-1)
         gradient = A.T @ (A @ ours - b)

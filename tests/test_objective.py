@@ -4,13 +4,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from references import bound, layers_of, state_arguments, terms
 from torch import nn
 from torch.nn import functional as F
 
 import lysep
 from architectures import perturbed_aux, problems
 from lysep.objective import Iterate, scores
+from references import bound, layers_of, state_arguments, terms
 
 
 def perturbed(problem, seed):

@@ -6,13 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from references import columns, layers_of, state_arguments, sweep, terms
 from torch import nn
 
 import lysep
 from architectures import perturbed_aux, problems
 from lysep.methods import SweepLog
 from lysep.objective import Iterate
+from references import layers_of, state_arguments, sweep, terms
 
 
 def networks():
@@ -100,7 +100,8 @@ def test_sweeps_are_those_of_the_slow_reference(name, model, in_shape, start):
 def check_sweeps(problem, method, sweeps, seed):
     state = lysep.separate(problem.model, problem.X, problem.y)
     aux = perturbed_aux(state, torch.Generator().manual_seed(seed), 0.1)
-    for state in (state, lysep.separate(problem.model, problem.X, problem.y, aux)):
+    for start in (state, lysep.separate(problem.model, problem.X, problem.y, aux)):
+        state = start
         before = lysep.separated_loss(state)
         for _ in range(sweeps):
             state = lysep.sweep(state, method)

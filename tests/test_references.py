@@ -3,11 +3,11 @@
 import pytest
 import torch
 from hypothesis import given
-from references import columns, layers_of, terms
 from torch import nn
 from torch.nn import functional as F
 
 from architectures import problems
+from references import columns, layers_of, terms
 
 
 @given(problems())

@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from references import columns, layers_of, state_arguments, terms
 
 import lysep
 from architectures import perturbed_aux, problems
 from lysep.methods import SweepLog, lipschitz, updates
 from lysep.objective import Iterate
+from references import columns, layers_of, state_arguments, terms
 
 
 def perturbed(problem, seed):

@@ -69,9 +69,7 @@ class Source:
                 items, paired = [item[0] for item in items], [item[1] for item in items]
             X = torch.stack([_as_tensor(item, "X[...]") for item in items])
         if tuple(X.shape[1:]) != network.in_shape:
-            raise ValueError(
-                f"samples have shape {tuple(X.shape[1:])}, but the first had {network.in_shape}."
-            )
+            raise ValueError(f"samples have shape {tuple(X.shape[1:])}, but the first had {network.in_shape}.")
         X = X.to(network.device, network.dtype)
         _check_finite(X, 0)
         if self.y is None:
@@ -147,8 +145,8 @@ def _check_finite(X: Tensor, offset: int) -> None:
         place = bad.nonzero()[0]
         value = float(X[tuple(place)])
         raise NonFiniteError(
-            f"X holds {value} (sample {int(place[0]) + offset}, and {int(bad.sum())} such values in all). Features must "
-            "be finite: drop or impute those samples."
+            f"X holds {value} (sample {int(place[0]) + offset}, and {int(bad.sum())} such values in all). Features "
+            "must be finite: drop or impute those samples."
         )
 
 

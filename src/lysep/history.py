@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, KeysView, Mapping
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +33,8 @@ class History:
     `accuracy` are those of the nested network on the samples trained on; `seconds` count from the call of `fit`.
     """
 
-    def __init__(self, validation: bool = False) -> None:
-        names = COLUMNS + (VALIDATION_COLUMNS if validation else ())
-        self._places = {name: place for place, name in enumerate(names)}
+    def __init__(self, columns: Sequence[str] = COLUMNS) -> None:
+        self._places = {name: place for place, name in enumerate(columns)}
         self._rows: list[tuple[float, ...]] = []
 
     def append(self, row: Mapping[str, float]) -> None:
@@ -71,8 +70,7 @@ class History:
             return "History(0 sweeps)"
         last = self.row(-1)
         return (
-            f"History({len(self)} sweeps, cross-entropy {last['cross_entropy']:.3g}, "
-            f"accuracy {last['accuracy']:.2%}, bound {last['bound']:.3g})"
+            f"History({len(self)} sweeps, cross-entropy {last['cross_entropy']:.3g}, accuracy {last['accuracy']:.2%})"
         )
 
     def to_dict(self) -> dict[str, list[float]]:
@@ -96,13 +94,12 @@ class History:
             axes = Figure(figsize=(9, 3.5), layout="constrained").subplots(1, 2)
         loss, accuracy = axes
         sweeps = self["sweep"]
-        loss.semilogy(sweeps, self["bound"], color="0.6", linestyle="--", label="bound (certificate)")
+        if "bound" in self:
+            loss.semilogy(sweeps, self["bound"], color="0.6", linestyle="--", label="bound (certificate)")
         loss.semilogy(sweeps, self["cross_entropy"], color="C0", label="cross-entropy")
         accuracy.plot(sweeps, self["accuracy"], color="C0", label="training")
         if "validation_accuracy" in self:
-            loss.semilogy(
-                sweeps, self["validation_cross_entropy"], color="C1", label="validation cross-entropy"
-            )
+            loss.semilogy(sweeps, self["validation_cross_entropy"], color="C1", label="validation cross-entropy")
             accuracy.plot(sweeps, self["validation_accuracy"], color="C1", label="validation")
         loss.set(xlabel="sweep", ylabel="loss")
         accuracy.set(xlabel="sweep", ylabel="accuracy")

@@ -65,9 +65,7 @@ def parse(model: nn.Module, in_shape: tuple[int, ...]) -> Network:
     seen: dict[int, str] = {}
     for place, module in _leaves(model, ""):
         if _parameters(module) and id(module) in seen:
-            raise ModelError(
-                f"module {place} is module {seen[id(module)]} again; every layer needs its own weights."
-            )
+            raise ModelError(f"module {place} is module {seen[id(module)]} again; every layer needs its own weights.")
         seen[id(module)] = place
         builder.add(place, module)
     layers = builder.finish()
@@ -96,14 +94,10 @@ def _dtype_and_device(model: nn.Module) -> tuple[torch.dtype, torch.device]:
     kinds = {(p.dtype, p.device) for p in model.parameters()}
     if len(kinds) > 1:
         found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
-        raise ModelError(
-            f"the model's parameters are of several kinds ({found}); use model.to(dtype, device)."
-        )
+        raise ModelError(f"the model's parameters are of several kinds ({found}); use model.to(dtype, device).")
     dtype, device = kinds.pop()
     if dtype not in (torch.float32, torch.float64):
-        raise ModelError(
-            f"the model is in {dtype}; layer separation needs float32 or float64: model.float()."
-        )
+        raise ModelError(f"the model is in {dtype}; layer separation needs float32 or float64: model.float().")
     return dtype, device
 
 
@@ -148,9 +142,7 @@ class _Builder:
         if type(module) is nn.Identity:
             return
         if _hooked(module):
-            raise ModelError(
-                f"module {place} ({module}) has forward hooks, which would be passed by. Remove them."
-            )
+            raise ModelError(f"module {place} ({module}) has forward hooks, which would be passed by. Remove them.")
         self.last = (place, module)
         if type(module) is nn.Linear:
             self._add_linear(place, module)
@@ -194,9 +186,7 @@ class _Builder:
                     "separation trains every layer. Unfreeze it, or train the layers above it on its outputs."
                 )
             if not bool(torch.isfinite(parameter.detach()).all()):
-                raise ModelError(
-                    f"parameter {name} of module {place} ({module}) holds NaN or infinite values."
-                )
+                raise ModelError(f"parameter {name} of module {place} ({module}) holds NaN or infinite values.")
         activation = IDENTITY if self.activation is None else self.activation[1]
         self.layers.append(Layer(place, activation, link, getattr(module, "bias", None) is not None))
         self.shape = self.before_pools = link.out_shape
@@ -260,9 +250,7 @@ class _Builder:
         try:
             self.shape = self._fixed().pooled_shape
         except RuntimeError as error:  # PyTorch's own words on kernel, padding and size
-            raise ModelError(
-                f"module {place} ({module}) does not fit samples of {self.shape}: {error}"
-            ) from error
+            raise ModelError(f"module {place} ({module}) does not fit samples of {self.shape}: {error}") from error
 
     def _add_flatten(self, place: str, module: nn.Flatten) -> None:
         if (module.start_dim, module.end_dim) != (1, -1):

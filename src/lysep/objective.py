@@ -31,9 +31,7 @@ class Iterate:
         self.weights = [*state.weights, state.head_weight]
         self.biases = [*state.biases, state.head_bias]
         self.aux = [_columnwise(c) for c in state.aux]
-        self.norms = [
-            layer.link.squared_norm(W) for layer, W in zip(self.network.layers, self.weights, strict=True)
-        ]
+        self.norms = [layer.link.squared_norm(W) for layer, W in zip(self.network.layers, self.weights, strict=True)]
         depth = self.network.depth
         self.active: list[Tensor] = [torch.empty(0)] * depth
         self.features: list[Tensor] = [torch.empty(0)] * depth
@@ -84,9 +82,7 @@ class Iterate:
     @property
     def objective(self) -> float:
         """S = ‖R‖² + Σ ω_l ‖gap_l‖²."""
-        weighted = (
-            _times(w, square) for w, square in zip(_products_above(self.norms), self.squares, strict=True)
-        )
+        weighted = (_times(w, square) for w, square in zip(_products_above(self.norms), self.squares, strict=True))
         return sum(weighted)
 
     @property

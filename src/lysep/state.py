@@ -58,10 +58,7 @@ def separate_batch(
     modules = linear_modules(model)
     weights = [m.weight.detach().clone() for m in modules]
     biases = [None if m.bias is None else m.bias.detach().clone() for m in modules]
-    if aux is None:
-        chosen = forward(network, weights, biases, inputs)[:-1]
-    else:
-        chosen = _check_aux(network, aux, len(inputs))
+    chosen = forward(network, weights, biases, inputs)[:-1] if aux is None else _check_aux(network, aux, len(inputs))
     return State(network, inputs, labels, weights[:-1], biases[:-1], chosen, weights[-1], biases[-1])
 
 

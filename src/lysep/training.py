@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from lysep.data import NonFiniteError, Source
-from lysep.history import History
+from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Method, SweepLog, resolve
 from lysep.network import Network, parse
 from lysep.objective import Iterate, scores
@@ -161,9 +161,7 @@ def sweep(state: State, method: str | Method = "paper") -> State:
 class _Batches:
     """The samples to train on, now and after every refresh."""
 
-    def __init__(
-        self, source: Source, network: Network, size: int | None, refresh_every: int, seed: int
-    ) -> None:
+    def __init__(self, source: Source, network: Network, size: int | None, refresh_every: int, seed: int) -> None:
         self._source, self._network, self._size = source, network, size
         self._refresh_every = refresh_every
         self._generator = torch.Generator().manual_seed(seed)
@@ -199,7 +197,7 @@ class _Run:
         time_limit: float | None,
         tolerance: float | None,
     ) -> None:
-        self.history = History(validation is not None)
+        self.history = History(COLUMNS + (VALIDATION_COLUMNS if validation is not None else ()))
         self._method, self._batches, self._validation = method, batches, validation
         self._callbacks, self._started = callbacks, started
         self._time_limit, self._tolerance = time_limit, tolerance
@@ -217,12 +215,11 @@ class _Run:
             stalled = new is self.iterate
             self.iterate = new
             row = self._record(done + 1, log)
-            bar.set_postfix(
-                loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False
-            )
+            bar.set_postfix(loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False)
             bar.update()
             event = Progress(done + 1, row, new.state)
-            if any([callback(event) is True for callback in self._callbacks]):
+            answers = [callback(event) for callback in self._callbacks]  # every one is called, whatever another says
+            if any(answer is True for answer in answers):
                 return Status.STOPPED
             if self._time_limit is not None and row["seconds"] >= self._time_limit:
                 return Status.TIME_LIMIT

@@ -46,7 +46,8 @@ class KroneckerMetric:
 
 def _root(M: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(M)
-    return values.clamp(min=0.0).sqrt()[:, None] * vectors.T
+    root: Tensor = values.clamp(min=0.0).sqrt()[:, None] * vectors.T
+    return root
 
 
 class Link(ABC):

@@ -41,7 +41,7 @@ class ConvLink(Link):
     def adjoint(self, weight: Tensor, grad: Tensor) -> Tensor:
         height, width = self.fixed.out_shape[1:]
         shape = (grad.shape[0], self.in_channels, height + self.extra[0], width + self.extra[1])
-        extended = conv2d_input(shape, weight, grad, self.stride, self.padding, self.dilation)
+        extended: Tensor = conv2d_input(shape, weight, grad, self.stride, self.padding, self.dilation)
         return extended[:, :, :height, :width]
 
     def add_bias(self, mapped: Tensor, bias: Tensor) -> Tensor:

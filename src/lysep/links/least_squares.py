@@ -70,7 +70,7 @@ def _cholesky_solve(gram: Tensor, moment: Tensor) -> Tensor | None:
 
 
 def _qr_solve(blocks: Blocks, ridge: float, metric: Metric, current: Tensor) -> Tensor:
-    """QR of the stacked system [V; √ridge·F] D = [B; −√ridge·F C], block after block, then the least-norm solution from its small factor."""
+    """QR of the stacked system [V; √ridge·F] D = [B; −√ridge·F C], block after block, then from its small factor."""
     R, columns, rows = None, 0, 0
     for V, B in blocks():
         columns, rows = V.shape[1], rows + V.shape[0]
@@ -83,8 +83,10 @@ def _qr_solve(blocks: Blocks, ridge: float, metric: Metric, current: Tensor) -> 
     U, s, Vh = torch.linalg.svd(R[:columns, :columns], full_matrices=False)
     cutoff = s.max() * max(rows, columns) * torch.finfo(s.dtype).eps
     inverse = torch.where(s > cutoff, 1.0 / s, torch.zeros_like(s))
-    return Vh.T @ (inverse[:, None] * (U.T @ R[: U.shape[0], columns:]))
+    solution: Tensor = Vh.T @ (inverse[:, None] * (U.T @ R[: U.shape[0], columns:]))
+    return solution
 
 
 def _triangle(A: Tensor) -> Tensor:
-    return torch.linalg.qr(A, mode="r").R
+    R: Tensor = torch.linalg.qr(A, mode="r").R
+    return R

@@ -15,9 +15,7 @@ def resolve(method: str | Method) -> Method:
     if isinstance(method, str):
         if method not in _BY_NAME:
             names = ", ".join(repr(name) for name in sorted(_BY_NAME))
-            raise ValueError(
-                f"method={method!r} is unknown. Use one of {names}, or an instance such as lysep.Paper()."
-            )
+            raise ValueError(f"method={method!r} is unknown. Use one of {names}, or an instance such as lysep.Paper().")
         return _BY_NAME[method]()
     if not callable(getattr(method, "sweep", None)):
         raise ValueError(f"method={method!r} is neither a name nor an object with a sweep method.")

@@ -122,9 +122,7 @@ class Paper:
         """A gradient step of a length that does not raise the block's terms; `curvature` is that of ½S."""
         if not curvature > 0.0:  # the block does not enter S: nothing to gain
             return it
-        largest = torch.finfo(
-            it.network.dtype
-        ).max  # vanishing weights ask for steps that the dtype cannot hold
+        largest = torch.finfo(it.network.dtype).max  # vanishing weights ask for steps that the dtype cannot hold
         if self.step == "lipschitz":
             return updates.keep_if_lower(it, move(min(1.0 / curvature, largest)), terms, log)
         step, before = min(self.start / curvature, largest), terms(it)

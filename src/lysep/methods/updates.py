@@ -95,9 +95,7 @@ def solve_weight(it: Iterate, l: int, ridge: float, log: SweepLog) -> Iterate:
     except torch.linalg.LinAlgError:  # features so large that their products overflow
         log.rejected_updates += 1
         return it
-    return keep_if_lower(
-        it, it.with_parameters(l, weight, it.biases[l]), lambda i: link_terms(i, l, ridge), log
-    )
+    return keep_if_lower(it, it.with_parameters(l, weight, it.biases[l]), lambda i: link_terms(i, l, ridge), log)
 
 
 def solve_bias(it: Iterate, l: int, ridge: float, log: SweepLog) -> Iterate:
@@ -106,14 +104,10 @@ def solve_bias(it: Iterate, l: int, ridge: float, log: SweepLog) -> Iterate:
     if bias is None:
         return it
     better = bias - it.network.layers[l].link.mean(it.gaps[l])
-    return keep_if_lower(
-        it, it.with_parameters(l, it.weights[l], better), lambda i: link_terms(i, l, ridge), log
-    )
+    return keep_if_lower(it, it.with_parameters(l, it.weights[l], better), lambda i: link_terms(i, l, ridge), log)
 
 
-def keep_if_lower(
-    it: Iterate, candidate: Iterate, terms: Callable[[Iterate], float], log: SweepLog
-) -> Iterate:
+def keep_if_lower(it: Iterate, candidate: Iterate, terms: Callable[[Iterate], float], log: SweepLog) -> Iterate:
     """The candidate, unless its terms are higher, or not numbers at all."""
     if terms(candidate) <= terms(it):
         return candidate

@@ -1,0 +1,8 @@
+"""Classification problems with their exact specification, and networks to train on them."""
+
+from lysep.problems.circle import circle
+from lysep.problems.digits import digits
+from lysep.problems.networks import fnn
+from lysep.problems.split import Split
+
+__all__ = ["Split", "circle", "digits", "fnn"]

@@ -1,0 +1,21 @@
+"""Scikit-learn's handwritten digits: 1,797 images of 8 × 8 pixels (UCI Optical Recognition of Handwritten Digits)."""
+
+from __future__ import annotations
+
+import torch
+
+from lysep.problems.split import Split
+
+
+def digits(seed: int = 0, held_out: float = 0.25) -> Split:
+    """Images of shape (1, 8, 8) with pixels in [0, 1], split at random. Needs the extra: pip install 'lysep[digits]'."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError("the digits come with scikit-learn: pip install 'lysep[digits]'") from error
+    data = load_digits()
+    X = torch.as_tensor(data.images, dtype=torch.float64)[:, None] / 16.0
+    y = torch.as_tensor(data.target, dtype=torch.long)
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
+    test = round(held_out * len(y))
+    return Split(X[order[test:]], y[order[test:]], X[order[:test]], y[order[:test]])
