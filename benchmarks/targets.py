@@ -12,14 +12,15 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean, stdev
 
-import machine
 import torch
 from torch import nn
 
 import lysep
+import machine
 from lysep.problems import Split, circle, digits, fnn
 
 RESULTS = Path(__file__).parent / "results"
@@ -97,7 +98,7 @@ def run(target: Target, seed: int) -> None:
         "status": result.status.name,
         "machine": machine.describe(),
         "history": [result.history.row(k - 1) for k in rows],
-        "rises": sum(b > a for a, b in _pairs(result.history["objective"])),
+        "rises": sum(b > a for a, b in pairwise(result.history["objective"])),
         "bound_broken": sum(
             c > b for c, b in zip(result.history["cross_entropy"], result.history["bound"], strict=True)
         ),
@@ -107,10 +108,6 @@ def run(target: Target, seed: int) -> None:
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(json.dumps(record, indent=1) + "\n")
     unfinished.replace(path)
-
-
-def _pairs(values: list[float]) -> list[tuple[float, float]]:
-    return list(zip(values[:-1], values[1:], strict=True))
 
 
 def _accuracy(model: nn.Module, data: Split) -> float:
@@ -123,11 +120,12 @@ def table() -> str:
     lines = [
         '# Figures that `method="paper"` answers for',
         "",
-        "Drawn by `make targets` from the run files in `targets/`; one seed draws data and start. Training figures, mean ±",
-        "standard deviation over seeds after the last sweep. A rise is a sweep that raised S, a break one whose",
+        "Drawn by `make targets` from the run files in `targets/`; one seed draws data and start. Training figures,",
+        "mean ± standard deviation over seeds after the last sweep. A rise is a sweep that raised S, a break one whose",
         "cross-entropy lay above the bound.",
         "",
-        "| problem | sweeps | seeds | cross-entropy | wanted | accuracy | wanted | test accuracy | paper | rises | breaks |",
+        "| problem | sweeps | seeds | cross-entropy | wanted | accuracy | wanted | test accuracy | paper | rises "
+        "| breaks |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     machines = set()
@@ -139,7 +137,8 @@ def table() -> str:
         machines |= {json.dumps(r["machine"]) for r in records}
         last = [r["history"][-1] for r in records]
         lines.append(
-            f"| {target.title} | {target.sweeps:,} | {len(records)} | {_spread([r['cross_entropy'] for r in last], 'e')} | "
+            f"| {target.title} | {target.sweeps:,} | {len(records)} | "
+            f"{_spread([r['cross_entropy'] for r in last], 'e')} | "
             f"{'' if target.cross_entropy is None else f'≤ {target.cross_entropy:.2e}'} | "
             f"{_spread([r['accuracy'] for r in last], '%')} | "
             f"{'' if target.accuracy is None else f'≥ {target.accuracy:.2%}'} | "

@@ -73,11 +73,11 @@ class Source:
         X = X.to(network.device, network.dtype)
         _check_finite(X, 0)
         if self.y is None:
-            y = _label_tensor([int(label) for label in paired])
+            y = _label_tensor([label.item() if isinstance(label, Tensor) else label for label in paired])
         else:
             y = self.y if indices is None else self.y[indices.to(self.y.device)]
         _check_range(y, network)
-        return X, y.to(network.device, torch.long)
+        return X, y.to(network.device)
 
     def _sample(self, index: int) -> Any:
         item = self.X[index]
@@ -119,7 +119,7 @@ def _label_tensor(y: Any) -> Tensor:
             f"y holds {labels.dtype} values; labels must be integers 0 … classes−1. "
             "Convert them: y.long() or y.astype(int)."
         )
-    return labels
+    return labels.long()
 
 
 def _check_labels(y: Tensor, network: Network) -> None:

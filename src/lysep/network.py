@@ -62,12 +62,16 @@ def linear_modules(model: nn.Module) -> list[nn.Linear | nn.Conv2d]:
 def parse(model: nn.Module, in_shape: tuple[int, ...]) -> Network:
     """Take a model apart, for samples of the given shape. Raises ModelError where it cannot be separated."""
     builder = _Builder(in_shape)
-    seen: dict[int, str] = {}
+    owners: dict[int, str] = {}
     for place, module in _leaves(model, ""):
-        if _parameters(module) and id(module) in seen:
-            raise ModelError(f"module {place} is module {seen[id(module)]} again; every layer needs its own weights.")
-        seen[id(module)] = place
+        for name, parameter in module.named_parameters(recurse=False):
+            owner = owners.setdefault(id(parameter), place)
+            if owner != place:
+                raise ModelError(
+                    f"module {place} is module {owner} again, or shares its {name}; every layer needs its own weights."
+                )
         builder.add(place, module)
+        _refuse_detours(place, module)
     layers = builder.finish()
     dtype, device = _dtype_and_device(model)
     return Network(layers, in_shape, dtype, device)
@@ -82,12 +86,19 @@ def _leaves(model: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
             f"model is a {type(model).__name__}, not an nn.Sequential. Layer separation follows a chain of "
             "layers; write the network as nn.Sequential(...)."
         )
-    for name, child in model.named_children():
-        yield from _leaves(child, f"{prefix}.{name}" if prefix else name)
+    _refuse_detours(prefix, model)
+    for name, child in model._modules.items():  # named_children() would pass over a module that occurs twice
+        if child is not None:
+            yield from _leaves(child, f"{prefix}.{name}" if prefix else name)
 
 
-def _parameters(module: nn.Module) -> bool:
-    return next(module.parameters(), None) is not None
+def _refuse_detours(place: str, module: nn.Module) -> None:
+    """Whatever PyTorch would run on the way through a module and we would not."""
+    where = f"module {place} ({type(module).__name__})" if place else f"the model ({type(module).__name__})"
+    if module._forward_hooks or module._forward_pre_hooks:
+        raise ModelError(f"{where} has forward hooks, which would be passed by. Remove them.")
+    if "forward" in vars(module):
+        raise ModelError(f"{where} has a forward of its own, set on the instance, which would be passed by. Remove it.")
 
 
 def _dtype_and_device(model: nn.Module) -> tuple[torch.dtype, torch.device]:
@@ -96,6 +107,8 @@ def _dtype_and_device(model: nn.Module) -> tuple[torch.dtype, torch.device]:
         found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
         raise ModelError(f"the model's parameters are of several kinds ({found}); use model.to(dtype, device).")
     dtype, device = kinds.pop()
+    if device.type == "mps":
+        raise ModelError("the model is on mps, which has no float64 for the sums and solves: use model.cpu().")
     if dtype not in (torch.float32, torch.float64):
         raise ModelError(f"the model is in {dtype}; layer separation needs float32 or float64: model.float().")
     return dtype, device
@@ -141,8 +154,6 @@ class _Builder:
     def add(self, place: str, module: nn.Module) -> None:
         if type(module) is nn.Identity:
             return
-        if _hooked(module):
-            raise ModelError(f"module {place} ({module}) has forward hooks, which would be passed by. Remove them.")
         self.last = (place, module)
         if type(module) is nn.Linear:
             self._add_linear(place, module)
@@ -277,10 +288,6 @@ class _Builder:
             raise ModelError(
                 f"module {place} ({module}) needs samples of shape (channels, height, width), but gets {self.shape}."
             )
-
-
-def _hooked(module: nn.Module) -> bool:
-    return bool(module._forward_hooks) or bool(module._forward_pre_hooks)
 
 
 def _pair(value: int | tuple[int, ...]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from lysep.problems.split import Split
 
 
 def digits(seed: int = 0, held_out: float = 0.25) -> Split:
-    """Images of shape (1, 8, 8) with pixels in [0, 1], split at random. Needs the extra: pip install 'lysep[digits]'."""
+    """Images of shape (1, 8, 8), pixels in [0, 1], split at random. Needs the extra: pip install 'lysep[digits]'."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:

@@ -1,0 +1,157 @@
+"""Train the circle network (20,10) by layer separation and by gradient methods on cross-entropy, and draw both.
+
+    python examples/circle.py --out demo
+
+Twenty layers of width ten: a network that plain gradient descent does not train from PyTorch's own start. Every method
+below gets a start that suits it and, the gradient methods, the best learning rate of a grid; what was tried is in
+docs/start.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from torch import nn
+
+import lysep
+from lysep.baselines import minimize_cross_entropy
+from lysep.history import History
+from lysep.problems import Split, circle, fnn
+from lysep.problems.circle import RADIUS
+
+DEPTH, WIDTH = 20, 10
+
+
+@dataclass
+class Trained:
+    name: str
+    model: nn.Module
+    history: History
+    color: str
+
+
+def descend(
+    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer], start: str, data: Split, seed: int, steps: int
+) -> tuple[nn.Module, History]:
+    model = fnn(DEPTH, WIDTH, start=start, seed=seed)
+    return model, minimize_cross_entropy(model, data.X_train, data.y_train, optimizer, steps, progress=True)
+
+
+def train_all(data: Split, seed: int, sweeps: int, steps: int) -> list[Trained]:
+    def say(name: str) -> str:
+        print(name, flush=True)
+        return name
+
+    trained = []
+    name = say("layer separation")
+    model = fnn(DEPTH, WIDTH, seed=seed)
+    result = lysep.fit(model, data.X_train, data.y_train, sweeps=sweeps, progress=True)
+    trained.append(Trained(name, model, result.history, "C0"))
+    for name, color, optimizer, start in (
+        ("gradient descent, PyTorch's start", "C3", lambda p: torch.optim.SGD(p, lr=0.3), "pytorch"),
+        ("gradient descent, Xavier start", "C1", lambda p: torch.optim.SGD(p, lr=0.3), "xavier"),
+        ("Adam, Xavier start", "C2", lambda p: torch.optim.Adam(p, lr=1e-3), "xavier"),
+    ):
+        say(name)
+        model, history = descend(optimizer, start, data, seed, steps)
+        trained.append(Trained(name, model, history, color))
+    return trained
+
+
+@torch.no_grad()
+def score(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
+    """Cross-entropy and accuracy, the same for every method."""
+    logits = model(X)
+    return float(nn.functional.cross_entropy(logits, y)), float((logits.argmax(1) == y).double().mean())
+
+
+def table(trained: list[Trained], data: Split) -> str:
+    lines = [
+        f"{'':35} {'steps':>6} {'seconds':>8} {'train CE':>9} {'accuracy':>9} {'test CE':>9} {'accuracy':>9}",
+    ]
+    for t in trained:
+        train_loss, train_accuracy = score(t.model, data.X_train, data.y_train)
+        test_loss, test_accuracy = score(t.model, data.X_test, data.y_test)
+        lines.append(
+            f"{t.name:35} {len(t.history):6d} {t.history['seconds'][-1]:8.1f} {train_loss:9.2e} {train_accuracy:9.2%} "
+            f"{test_loss:9.2e} {test_accuracy:9.2%}"
+        )
+    return "\n".join(lines)
+
+
+def draw_curves(trained: list[Trained]) -> Figure:
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    loss, accuracy = figure.subplots(1, 2)
+    for t in trained:
+        loss.loglog(t.history["sweep"], t.history["cross_entropy"], color=t.color, label=t.name)
+        accuracy.semilogx(t.history["sweep"], t.history["accuracy"], color=t.color)
+        if "bound" in t.history:
+            bound = t.history["bound"]
+            loss.loglog(t.history["sweep"], bound, "--", color=t.color, alpha=0.6, label="its certificate (bound)")
+    loss.set(xlabel="sweeps or gradient steps", ylabel="training cross-entropy")
+    accuracy.set(xlabel="sweeps or gradient steps", ylabel="training accuracy")
+    for axes in (loss, accuracy):
+        axes.grid(alpha=0.25, which="major")
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    return figure
+
+
+def draw_regions(trained: list[Trained], data: Split) -> Figure:
+    figure = Figure(figsize=(3.2 * len(trained), 3.7), layout="constrained")
+    for axes, t in zip(figure.subplots(1, len(trained)), trained, strict=True):
+        draw_region(axes, t.model, data)
+        axes.set_title(t.name, fontsize=9)
+    figure.supxlabel("decision regions; black squares: misclassified test points; line: the true circle", fontsize=9)
+    return figure
+
+
+@torch.no_grad()
+def draw_region(axes: Axes, model: nn.Module, data: Split) -> None:
+    line = torch.linspace(-1, 1, 240, dtype=torch.float64)
+    x, y = torch.meshgrid(line, line, indexing="xy")
+    region = model(torch.stack([x.flatten(), y.flatten()], 1)).argmax(1).reshape(x.shape)
+    axes.imshow(
+        region, extent=(-1, 1, -1, 1), origin="lower", cmap=ListedColormap(["#f3d9c9", "#cfe0f1"]), vmin=0, vmax=1
+    )
+    angle = torch.linspace(0, 2 * torch.pi, 300)
+    axes.plot(RADIUS * angle.cos(), RADIUS * angle.sin(), color="0.35", linewidth=1)
+    X, labels = data.X_test, data.y_test
+    for label, color in ((0, "#c0561c"), (1, "#1f5fa8")):
+        axes.scatter(*X[labels == label].T, s=3, color=color, linewidths=0)
+    wrong = model(X).argmax(1) != labels
+    axes.scatter(*X[wrong].T, s=16, marker="s", color="black")
+    axes.set(xlim=(-1, 1), ylim=(-1, 1), xticks=(-1, 0, 1), yticks=(-1, 0, 1), aspect="equal")
+    axes.set_xlabel(f"{int(wrong.sum())} of {len(X)} misclassified", fontsize=8)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="where the pictures go")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sweeps", type=int, default=400, help="of layer separation")
+    parser.add_argument("--steps", type=int, default=2000, help="of each gradient method")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)  # the network is narrow: a second thread only waits
+    started = time.perf_counter()
+    data = circle(arguments.seed)
+    trained = train_all(data, arguments.seed, arguments.sweeps, arguments.steps)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    draw_curves(trained).savefig(arguments.out / "curves.png", dpi=150)
+    draw_regions(trained, data).savefig(arguments.out / "regions.png", dpi=150)
+    trained[0].history.to_csv(arguments.out / "history.csv")
+    print(f"\n{table(trained, data)}\n")
+    names = " and ".join(str(arguments.out / name) for name in ("curves.png", "regions.png"))
+    print(f"Pictures in {names}. {time.perf_counter() - started:.0f} s in all.")
+
+
+if __name__ == "__main__":
+    main()
