@@ -11,30 +11,36 @@ from torch import Tensor
 
 from lysep.network import Network
 
+_CHECKED_AT_ONCE = 65536  # samples; so that a check of all the data needs little memory beside them
+
+
+class NonFiniteError(ValueError):
+    """Features are NaN or infinite."""
+
 
 class Source:
-    """Indexable samples with labels. Only the samples that are asked for are ever converted, checked and held.
+    """Indexable samples with labels. Only the samples that are asked for are ever converted and held.
 
-    `X` is a tensor, an array, or anything with `len` and integer indexing; `y` may be left out where the items of X are
-    (features, label) pairs, as those of a torch Dataset.
+    `X` is a tensor, an array, a list, or anything with `len` and integer indexing; `y` may be left out where the items
+    of X are (features, label) pairs, as those of a torch Dataset.
     """
 
     def __init__(self, X: Any, y: Any) -> None:
         if hasattr(X, "to_numpy"):  # a data frame
             X = X.to_numpy()
         self._whole = isinstance(X, Tensor | np.ndarray | list | tuple) or not _is_indexable(X)
-        self.X = _as_tensor(X, "X") if self._whole else X
         self._pairs = y is None
-        if self._pairs and self._whole:
-            raise ValueError("y is missing. Pass the labels: integers 0 … classes−1, one a sample.")
+        if self._whole:
+            if self._pairs:
+                raise ValueError("y is missing. Pass the labels: integers 0 … classes−1, one a sample.")
+            X = _as_tensor(X, "X")
+            if X.dim() < 2:
+                raise ValueError(
+                    f"X has shape {tuple(X.shape)}; it needs one row a sample, such as (samples, features) or "
+                    "(samples, channels, height, width)."
+                )
+        self.X = X
         self.y = None if self._pairs else _label_tensor(y)
-        if self._whole and self.X.dim() < 2:
-            raise ValueError(
-                f"X has shape {tuple(self.X.shape)}; it needs one row a sample, such as (samples, features) or "
-                "(samples, channels, height, width)."
-            )
-        if self._whole and self.X.is_complex():
-            raise ValueError(f"X is complex ({self.X.dtype}); features must be real numbers.")
         if len(self) == 0:
             raise ValueError("X is empty; there is nothing to train on.")
         if self.y is not None and len(self.y) != len(self):
@@ -45,50 +51,53 @@ class Source:
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        return tuple(self.X.shape[1:]) if self._whole else tuple(_as_tensor(self._sample(0), "X[0]").shape)
+        return tuple(self.X.shape[1:]) if self._whole else tuple(self._sample(0)[0].shape)
 
-    def check_labels(self, network: Network) -> None:
-        """All labels at once, where they are known without loading the samples."""
+    def check(self, network: Network) -> None:
+        """All that can be checked without loading a sample: labels, and features that are in memory already."""
         if self.y is not None:
-            _check_labels(self.y, network)
-
-    def check_features(self) -> None:
-        """All features at once, where they are in memory already."""
+            _check_range(self.y, network)
+            if int(self.y.min()) == int(self.y.max()):
+                raise ValueError(f"y holds one class only ({int(self.y[0])}); a classifier needs at least two.")
         if self._whole:
-            for start in range(0, len(self), 65536):
-                _check_finite(self.X[start : start + 65536], start)
+            _check_finite(self.X, None, network.dtype)
 
     def batch(self, indices: Tensor | None, network: Network) -> tuple[Tensor, Tensor]:
         """The samples of the given indices (all for None) in the network's dtype, on its device."""
+        y = self.y
         if self._whole:
             X = self.X if indices is None else self.X[indices.to(self.X.device)]
         else:
-            chosen = range(len(self)) if indices is None else indices.tolist()
-            items = [self.X[i] for i in chosen]
-            if self._pairs:
-                items, paired = [item[0] for item in items], [item[1] for item in items]
-            X = torch.stack([_as_tensor(item, "X[...]") for item in items])
+            X, y = self._load(range(len(self)) if indices is None else indices.tolist())
         if tuple(X.shape[1:]) != network.in_shape:
-            raise ValueError(f"samples have shape {tuple(X.shape[1:])}, but the first had {network.in_shape}.")
-        X = X.to(network.device, network.dtype)
-        _check_finite(X, 0)
-        if self.y is None:
-            y = _label_tensor([label.item() if isinstance(label, Tensor) else label for label in paired])
-        else:
+            raise ValueError(f"samples have shape {tuple(X.shape[1:])}, but the model takes {network.in_shape}.")
+        _check_finite(X, indices, network.dtype)
+        if self.y is not None:
             y = self.y if indices is None else self.y[indices.to(self.y.device)]
+        assert y is not None
         _check_range(y, network)
-        return X, y.to(network.device)
+        return X.to(network.device, network.dtype), y.to(network.device)
 
-    def _sample(self, index: int) -> Any:
-        item = self.X[index]
-        if not self._pairs:
-            return item
-        if not isinstance(item, tuple | list) or len(item) != 2:
-            raise ValueError(
-                f"y is missing and X[{index}] is a {type(item).__name__}, not a (features, label) pair. "
-                "Pass y, or a dataset of pairs."
-            )
-        return item[0]
+    def _load(self, indices: Any) -> tuple[Tensor, Tensor | None]:
+        samples, labels = zip(*(self._sample(i) for i in indices), strict=True)
+        for i, sample in zip(indices, samples, strict=True):
+            if sample.shape != samples[0].shape:
+                raise ValueError(
+                    f"X[{i}] has shape {tuple(sample.shape)}, but X[{indices[0]}] has shape {tuple(samples[0].shape)}."
+                )
+        return torch.stack(samples), _label_tensor(torch.stack(labels)) if self._pairs else None
+
+    def _sample(self, index: int) -> tuple[Tensor, Any]:
+        """Features and, of a pair, the label."""
+        item, label = self.X[index], None
+        if self._pairs:
+            if not isinstance(item, tuple | list) or len(item) != 2:
+                raise ValueError(
+                    f"y is missing and X[{index}] is a {type(item).__name__}, not a (features, label) pair. "
+                    "Pass y, or a dataset of pairs."
+                )
+            item, label = item[0], _as_tensor(item[1], "y")
+        return _as_tensor(item, f"X[{index}]"), label
 
 
 def _is_indexable(X: Any) -> bool:
@@ -96,14 +105,22 @@ def _is_indexable(X: Any) -> bool:
 
 
 def _as_tensor(values: Any, name: str) -> Tensor:
-    if isinstance(values, Tensor):
-        return values.detach()
-    try:
-        with warnings.catch_warnings():  # that a read-only array must not be written to: it never is
-            warnings.simplefilter("ignore", UserWarning)
-            tensor = torch.as_tensor(np.asarray(values))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is not an array of numbers: {error}") from error
+    if isinstance(values, list | tuple) and any(isinstance(value, Tensor) for value in values):
+        values = [_as_tensor(value, name).cpu().numpy() for value in values]
+    if not isinstance(values, Tensor):
+        try:
+            array = np.ascontiguousarray(values)  # no negative strides; a scalar becomes one entry
+            array = array.astype(array.dtype.newbyteorder("="), copy=False).reshape(np.shape(values))
+            with warnings.catch_warnings():  # that a read-only array must not be written to: it never is
+                warnings.simplefilter("ignore", UserWarning)
+                values = torch.as_tensor(array)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} is not an array of numbers: {error}") from error
+    tensor: Tensor = values.detach()
+    if tensor.layout != torch.strided:
+        raise ValueError(f"{name} is sparse ({tensor.layout}). Pass a dense one: {name}.to_dense().")
+    if tensor.is_complex():
+        raise ValueError(f"{name} is complex ({tensor.dtype}); it must hold real numbers.")
     return tensor
 
 
@@ -122,33 +139,33 @@ def _label_tensor(y: Any) -> Tensor:
     return labels.long()
 
 
-def _check_labels(y: Tensor, network: Network) -> None:
-    _check_range(y, network)
-    if int(y.min()) == int(y.max()):
-        raise ValueError(f"y holds one class only ({int(y[0])}); a classifier needs at least two.")
-
-
 def _check_range(y: Tensor, network: Network) -> None:
     low, high = int(y.min()), int(y.max())
     if low < 0 or high >= network.classes:
         raise ValueError(
-            f"y holds label {low if low < 0 else high}, but the model's head has {network.classes} outputs: labels "
-            f"must be 0 … {network.classes - 1}."
+            f"y holds label {low if low < 0 else high}, but the model's head has {network.classes} outputs: "
+            f"labels must be 0 … {network.classes - 1}."
         )
 
 
-def _check_finite(X: Tensor, offset: int) -> None:
+def _check_finite(X: Tensor, indices: Tensor | None, dtype: torch.dtype) -> None:
+    """Refuse what is not finite in the model's dtype; `indices` say which samples X are, for the message."""
     if not X.is_floating_point():
         return
-    bad = ~torch.isfinite(X)
-    if bool(bad.any()):
-        place = bad.nonzero()[0]
-        value = float(X[tuple(place)])
-        raise NonFiniteError(
-            f"X holds {value} (sample {int(place[0]) + offset}, and {int(bad.sum())} such values in all). Features "
-            "must be finite: drop or impute those samples."
-        )
-
-
-class NonFiniteError(ValueError):
-    """Features are NaN or infinite."""
+    count, first = 0, None
+    for start in range(0, len(X), _CHECKED_AT_ONCE):
+        bad = ~torch.isfinite(X[start : start + _CHECKED_AT_ONCE].to(dtype))
+        if bool(bad.any()):
+            count += int(bad.sum())
+            place = bad.nonzero()[0]
+            place[0] += start
+            first = place if first is None else first
+    if first is not None:
+        value = float(X[tuple(first)])
+        sample = int(first[0]) if indices is None else int(indices[int(first[0])])
+        where = f"sample {sample}, and {count} such values in all"
+        if np.isfinite(value):
+            raise NonFiniteError(
+                f"X holds {value:g} ({where}), too large for {dtype}. Scale it, or use model.double()."
+            )
+        raise NonFiniteError(f"X holds {value} ({where}). Features must be finite: drop or impute those samples.")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from lysep import head
+from lysep.arithmetic import exact
 from lysep.network import Network
 from lysep.state import State, forward, separate
 
@@ -184,8 +185,9 @@ def separated_loss(
         state = model
     else:
         state = separate(model, X, y, aux)
-    iterate = Iterate(state)
-    cross_entropy, accuracy = iterate.scores()
+    with exact(state.network.device):
+        iterate = Iterate(state)
+        cross_entropy, accuracy = iterate.scores()
     return SeparatedLoss(
         objective=iterate.objective,
         value=iterate.separated_loss,

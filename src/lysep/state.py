@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from lysep.arithmetic import exact
 from lysep.data import Source
 from lysep.network import ModelError, Network, linear_modules, parse
 
@@ -44,7 +45,8 @@ def separate(model: nn.Module, X: object, y: object, aux: Sequence[Tensor] | Non
     source = Source(X, y)
     network = parse(model, source.sample_shape)
     inputs, labels = source.batch(None, network)
-    return separate_batch(model, network, inputs, labels, aux)
+    with exact(network.device):
+        return separate_batch(model, network, inputs, labels, aux)
 
 
 def separate_batch(

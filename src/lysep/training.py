@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from lysep.arithmetic import exact
 from lysep.data import NonFiniteError, Source
 from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Method, SweepLog, resolve
@@ -133,28 +135,28 @@ def fit(
     chosen = resolve(method)
     source = Source(X, y)
     _check_options(len(source), sweeps, batch_size, refresh_every, time_limit, tolerance, seed)
+    _check_callbacks(callbacks)
     network = parse(model, source.sample_shape)
-    source.check_labels(network)
-    source.check_features()
+    source.check(network)
     held_out = None if validation is None else _validation(validation, network)
     batches = _Batches(source, network, batch_size, refresh_every, seed)
-    run = _Run(chosen, batches, held_out, tuple(callbacks), started, time_limit, tolerance)
-    inputs, labels = batches.next()
-    run.iterate = Iterate(separate_batch(model, network, inputs, labels))
-    if not math.isfinite(run.iterate.objective):
-        return FitResult(model, Status.NON_FINITE, run.history)
-    try:
-        with tqdm(total=sweeps, disable=not progress, unit="sweep") as bar:
-            status = run.sweep_through(sweeps, bar)
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
+    with exact(network.device):
+        start = Iterate(separate_batch(model, network, *batches.next()))
+        run = _Run(chosen, batches, held_out, tuple(callbacks), started, time_limit, tolerance, start)
+        try:
+            with tqdm(total=sweeps, disable=not progress, unit="sweep") as bar:
+                status = run.sweep_through(sweeps, bar)
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
     write_back(run.iterate.state, model)
     return FitResult(model, status, run.history)
 
 
 def sweep(state: State, method: str | Method = "paper") -> State:
     """One sweep: the state after it. The argument is left unchanged."""
-    iterate, _ = resolve(method).sweep(Iterate(state))
+    chosen = resolve(method)
+    with exact(state.network.device):
+        iterate, _ = chosen.sweep(Iterate(state))
     return iterate.state
 
 
@@ -164,7 +166,7 @@ class _Batches:
     def __init__(self, source: Source, network: Network, size: int | None, refresh_every: int, seed: int) -> None:
         self._source, self._network, self._size = source, network, size
         self._refresh_every = refresh_every
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(int(seed))
         self.drawn = 0
 
     @property
@@ -185,8 +187,6 @@ class _Batches:
 class _Run:
     """One run in progress; `iterate` is always a complete, accepted state."""
 
-    iterate: Iterate
-
     def __init__(
         self,
         method: Method,
@@ -196,13 +196,17 @@ class _Run:
         started: float,
         time_limit: float | None,
         tolerance: float | None,
+        start: Iterate,
     ) -> None:
+        self.iterate = start
         self.history = History(COLUMNS + (VALIDATION_COLUMNS if validation is not None else ()))
         self._method, self._batches, self._validation = method, batches, validation
         self._callbacks, self._started = callbacks, started
         self._time_limit, self._tolerance = time_limit, tolerance
 
     def sweep_through(self, sweeps: int, bar: Any) -> Status:
+        if not math.isfinite(self.iterate.objective):
+            return Status.NON_FINITE
         for done in range(sweeps):
             if self._batches.due(done):
                 try:
@@ -219,7 +223,7 @@ class _Run:
             bar.update()
             event = Progress(done + 1, row, new.state)
             answers = [callback(event) for callback in self._callbacks]  # every one is called, whatever another says
-            if any(answer is True for answer in answers):
+            if any(_says_stop(answer) for answer in answers):
                 return Status.STOPPED
             if self._time_limit is not None and row["seconds"] >= self._time_limit:
                 return Status.TIME_LIMIT
@@ -263,6 +267,13 @@ class _Run:
         return earlier["objective"] - last["objective"] < self._tolerance * earlier["objective"]
 
 
+def _says_stop(answer: Any) -> bool:
+    """True, as Python, NumPy or PyTorch writes it. Anything else that a callback returns means nothing."""
+    if isinstance(answer, Tensor) and answer.dtype == torch.bool and answer.numel() == 1:
+        return bool(answer)
+    return isinstance(answer, bool | np.bool_) and bool(answer)
+
+
 def _validation(pair: Any, network: Network) -> tuple[Tensor, Tensor]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ValueError(f"validation must be a pair (X, y), but is a {type(pair).__name__}.")
@@ -289,12 +300,20 @@ def _check_options(
             raise ValueError(
                 f"batch_size={batch_size} is larger than the data ({samples} samples). Use at most {samples}, or None."
             )
-    if time_limit is not None and not time_limit > 0.0:
+    if time_limit is not None and not (isinstance(time_limit, numbers.Real) and time_limit > 0.0):
         raise ValueError(f"time_limit={time_limit!r} must be a positive number of seconds, or None.")
-    if tolerance is not None and not tolerance >= 0.0:
+    if tolerance is not None and not (isinstance(tolerance, numbers.Real) and tolerance >= 0.0):
         raise ValueError(f"tolerance={tolerance!r} must be zero or a positive number, or None.")
-    if not isinstance(seed, numbers.Integral):
-        raise ValueError(f"seed={seed!r} must be an integer.")
+    if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed={seed!r} must be an integer from 0 to 2^63 − 1.")
+
+
+def _check_callbacks(callbacks: Any) -> None:
+    if not isinstance(callbacks, list | tuple):
+        raise ValueError(f"callbacks={callbacks!r} must be a list of functions, such as [{callbacks!r}].")
+    for callback in callbacks:
+        if not callable(callback):
+            raise ValueError(f"callbacks holds {callback!r}, which cannot be called.")
 
 
 def _check_count(name: str, value: Any) -> None:

@@ -41,13 +41,13 @@ class KroneckerMetric:
         return self._expand(torch.kron(_root(self.y), _root(self.x)))
 
     def _expand(self, block: Tensor) -> Tensor:
-        return torch.kron(torch.eye(self.channels, dtype=block.dtype, device=block.device), block)
+        return torch.kron(torch.eye(self.channels, dtype=block.dtype, device=block.device), block.contiguous())
 
 
 def _root(M: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(M)
     root: Tensor = values.clamp(min=0.0).sqrt()[:, None] * vectors.T
-    return root
+    return root.contiguous()
 
 
 class Link(ABC):

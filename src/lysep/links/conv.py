@@ -87,7 +87,7 @@ class ConvLink(Link):
         used = (q[:, :, None] == torch.arange(inputs)).double()
         grams = self.fixed.axis_grams
         G = torch.eye(inputs, dtype=torch.float64) if grams is None else grams[axis]
-        return torch.einsum("pai,ij,pbj->ab", used, G, used)
+        return torch.einsum("pai,ij,pbj->ab", used, G, used).contiguous()
 
     def _outputs(self, axis: int) -> int:
         padded = self.fixed.out_shape[1 + axis] + 2 * self.padding[axis] + self.extra[axis]

@@ -17,6 +17,8 @@ def resolve(method: str | Method) -> Method:
             names = ", ".join(repr(name) for name in sorted(_BY_NAME))
             raise ValueError(f"method={method!r} is unknown. Use one of {names}, or an instance such as lysep.Paper().")
         return _BY_NAME[method]()
+    if isinstance(method, type) and callable(getattr(method, "sweep", None)):
+        raise ValueError(f"method={method!r} is a class; pass an instance: {method.__name__}().")
     if not callable(getattr(method, "sweep", None)):
         raise ValueError(f"method={method!r} is neither a name nor an object with a sweep method.")
     return method
