@@ -4,7 +4,7 @@
 
 Twenty layers of width ten: a network that plain gradient descent does not train from PyTorch's own start. Every method
 below gets a start that suits it and, the gradient methods, the best learning rate of a grid; what was tried is in
-docs/start.md.
+benchmarks/results/starts.md.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def train_all(data: Split, seed: int, sweeps: int, steps: int) -> list[Trained]:
     for name, color, optimizer, start in (
         ("gradient descent, PyTorch's start", "C3", lambda p: torch.optim.SGD(p, lr=0.3), "pytorch"),
         ("gradient descent, Xavier start", "C1", lambda p: torch.optim.SGD(p, lr=0.3), "xavier"),
-        ("Adam, Xavier start", "C2", lambda p: torch.optim.Adam(p, lr=1e-3), "xavier"),
+        ("Adam, PyTorch's start", "C2", lambda p: torch.optim.Adam(p, lr=1e-3), "pytorch"),
     ):
         say(name)
         model, history = descend(optimizer, start, data, seed, steps)

@@ -51,7 +51,7 @@ def test_a_run_descends_keeps_its_bound_and_repeats_bit_for_bit(kind, dtype, dev
     for batch in (1, 2):
         S = [s for s, b in zip(history["objective"], history["batch"], strict=True) if b == batch]
         assert len(S) == 6
-        assert S == sorted(S, reverse=True)
+        assert sorted(S, reverse=True) == S
     assert all(c <= b for c, b in zip(history["cross_entropy"], history["bound"], strict=True))
     assert all(p.device.type == device and p.dtype == dtype for p in runs[0][1])
     assert all(torch.equal(a, b) for a, b in zip(runs[0][1], runs[1][1], strict=True))

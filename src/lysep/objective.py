@@ -19,6 +19,8 @@ from lysep.arithmetic import exact
 from lysep.network import Network
 from lysep.state import State, forward, separate
 
+_BLOCK = 2**17  # numbers; a mebibyte in float64 stays in the cache, larger temporaries cost more than the sum
+
 
 class Iterate:
     """A State and its evaluated terms. Never changed: `with_...` returns a new one that shares what stays the same.
@@ -216,8 +218,9 @@ def scores(
 
 
 def squared_norm(x: Tensor) -> float:
-    """‖x‖_F², summed in float64 whatever the dtype of x."""
-    return float(x.double().square().sum())
+    """‖x‖_F², summed in float64 whatever the dtype of x; block by block, so that no copy of x is ever made."""
+    flat = (x.T if x.dim() == 2 and not x.is_contiguous() else x).reshape(-1)
+    return float(sum(torch.dot(block, block) for block in map(Tensor.double, flat.split(_BLOCK))))
 
 
 def _columnwise(c: Tensor) -> Tensor:
