@@ -91,8 +91,13 @@ def draw_curves(trained: list[Trained]) -> Figure:
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     loss, accuracy = figure.subplots(1, 2)
     for t in trained:
-        loss.loglog(t.history["sweep"], t.history["cross_entropy"], color=t.color, label=t.name)
-        accuracy.semilogx(t.history["sweep"], t.history["accuracy"], color=t.color)
+        style = {
+            "color": t.color,
+            "linewidth": 2 if "bound" in t.history else 0.7,
+            "zorder": 3 if "bound" in t.history else 2,
+        }
+        loss.loglog(t.history["sweep"], t.history["cross_entropy"], **style, label=t.name)
+        accuracy.semilogx(t.history["sweep"], t.history["accuracy"], **style)
         if "bound" in t.history:
             bound = t.history["bound"]
             loss.loglog(t.history["sweep"], bound, "--", color=t.color, alpha=0.6, label="its certificate (bound)")

@@ -18,6 +18,7 @@ from typing import Literal
 
 import torch
 from torch import nn
+from torch.nn.utils import skip_init
 
 Start = Literal["separation", "pytorch", "xavier"]
 
@@ -46,7 +47,7 @@ def fnn(
     modules: list[nn.Module] = []
     for l in range(depth):
         head = l == depth - 1
-        layer = nn.Linear(sizes[l], sizes[l + 1], bias=not head, dtype=dtype)
+        layer = skip_init(nn.Linear, sizes[l], sizes[l + 1], bias=not head, dtype=dtype)  # draws nothing globally
         half_widths = _STARTS[start](2 if head else min(l, 1), sizes[l], sizes[l + 1])
         with torch.no_grad():
             for parameter, half_width in zip(layer.parameters(), half_widths, strict=False):
