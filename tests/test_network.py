@@ -205,6 +205,8 @@ REFUSED = {
     "bfloat": (TWO, dense(nn.Tanh()).bfloat16(), "the model is in torch.bfloat16", "model.float()"),
     "reparametrized": (TWO, changed(lambda m: parametrizations.weight_norm(m[0])), "module 0 (Param", PLAIN),
     "lazy": (TWO, nn.Sequential(nn.LazyLinear(4), nn.Tanh(), nn.Linear(4, 3)), "module 0 (LazyLinear", "initialized"),
+    "without memory": (TWO, dense(nn.Tanh()).to("meta"), "meta"),
+    "inference tensors": (TWO, torch.inference_mode()(dense)(nn.Tanh()), "inference"),  # would fail when written to
 }  # fmt: skip
 
 
@@ -216,7 +218,7 @@ class Never:
 @pytest.mark.parametrize("row", REFUSED.values(), ids=REFUSED)
 def test_a_model_that_cannot_be_separated_is_refused_before_any_work(row):
     in_shape, model, *words = row
-    initialized = not any(isinstance(m, nn.LazyLinear) for m in model.modules())
+    initialized = not any(p.is_meta or nn.parameter.is_lazy(p) for p in model.parameters())
     before = bits(model) if initialized else None
     X, y = data(in_shape, dtype=torch.float32)
     for refuse in (lambda: lysep.fit(model, X, y, method=Never()), lambda: lysep.separate(model, X, y)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ class Source:
     def __init__(self, X: Any, y: Any) -> None:
         if hasattr(X, "to_numpy"):  # a data frame
             X = X.to_numpy()
+        if hasattr(X, "toarray"):
+            raise ValueError(f"X is sparse ({type(X).__name__}). Pass a dense one: X.toarray().")
         self._whole = isinstance(X, Tensor | np.ndarray | list | tuple) or not _is_indexable(X)
         self._pairs = y is None
         if self._whole:
@@ -78,14 +81,9 @@ class Source:
         _check_range(y, network)
         return X.to(network.device, network.dtype), y.to(network.device)
 
-    def _load(self, indices: Any) -> tuple[Tensor, Tensor | None]:
+    def _load(self, indices: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         samples, labels = zip(*(self._sample(i) for i in indices), strict=True)
-        for i, sample in zip(indices, samples, strict=True):
-            if sample.shape != samples[0].shape:
-                raise ValueError(
-                    f"X[{i}] has shape {tuple(sample.shape)}, but X[{indices[0]}] has shape {tuple(samples[0].shape)}."
-                )
-        return torch.stack(samples), _label_tensor(torch.stack(labels)) if self._pairs else None
+        return _stack(samples, indices, "X"), _label_tensor(_stack(labels, indices, "y")) if self._pairs else None
 
     def _sample(self, index: int) -> tuple[Tensor, Any]:
         """Features and, of a pair, the label."""
@@ -104,9 +102,19 @@ def _is_indexable(X: Any) -> bool:
     return hasattr(X, "__len__") and hasattr(X, "__getitem__")
 
 
+def _stack(items: Sequence[Tensor], indices: Sequence[int], name: str) -> Tensor:
+    for i, item in zip(indices, items, strict=True):
+        if item.shape != items[0].shape:
+            first = f"{name}[{indices[0]}] has shape {tuple(items[0].shape)}"
+            raise ValueError(f"{name}[{i}] has shape {tuple(item.shape)}, but {first}.")
+    return torch.stack(tuple(items))
+
+
 def _as_tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, list | tuple) and any(isinstance(value, Tensor) for value in values):
         values = [_as_tensor(value, name).cpu().numpy() for value in values]
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} is a masked array with masked entries. Drop or impute those samples.")
     if not isinstance(values, Tensor):
         try:
             array = np.ascontiguousarray(values)  # no negative strides; a scalar becomes one entry

@@ -196,6 +196,12 @@ class _Builder:
                     f"parameter {name} of module {place} ({module}) is frozen (requires_grad=False), but layer "
                     "separation trains every layer. Unfreeze it, or train the layers above it on its outputs."
                 )
+            if parameter.is_meta or parameter.is_inference():
+                kind = "on the meta device and holds nothing" if parameter.is_meta else "an inference tensor"
+                raise ModelError(
+                    f"parameter {name} of module {place} ({module}) is {kind}, so it cannot be trained. Make the model "
+                    "on a real device, outside torch.inference_mode()."
+                )
             if not bool(torch.isfinite(parameter.detach()).all()):
                 raise ModelError(f"parameter {name} of module {place} ({module}) holds NaN or infinite values.")
         activation = IDENTITY if self.activation is None else self.activation[1]

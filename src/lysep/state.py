@@ -97,6 +97,11 @@ def write_back(state: State, model: nn.Module) -> None:
                 f"linear layer {place} of the model ({module}) does not fit the state's weight of shape "
                 f"{tuple(W.shape)} {'without' if b is None else 'with'} bias."
             )
+        if module.weight.dtype != W.dtype:
+            raise ModelError(
+                f"linear layer {place} of the model is in {module.weight.dtype}, but the state in {W.dtype}; rounding "
+                "would change what the state says. Convert the model first: model.to(dtype)."
+            )
         pairs.append((module.weight, W))
         if module.bias is not None and b is not None:
             pairs.append((module.bias, b))

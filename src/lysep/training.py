@@ -63,9 +63,8 @@ class Progress:
 
 Callback = Callable[[Progress], Any]
 
-# A run ends by tolerance when the objective fell by less than that fraction over so many sweeps of one batch: a single
-# sweep may gain little by chance.
-_TOLERANCE_WINDOW = 10
+# What a run gains is judged over so many sweeps of one batch: a single sweep may gain little by chance.
+_WINDOW = 10
 
 
 def fit(
@@ -221,15 +220,16 @@ class _Run:
             row = self._record(done + 1, log)
             bar.set_postfix(loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False)
             bar.update()
-            event = Progress(done + 1, row, new.state)
+            event = Progress(done + 1, dict(row), new.state)
             answers = [callback(event) for callback in self._callbacks]  # every one is called, whatever another says
             if any(_says_stop(answer) for answer in answers):
                 return Status.STOPPED
             if self._time_limit is not None and row["seconds"] >= self._time_limit:
                 return Status.TIME_LIMIT
-            if stalled and not self._batches.partial:
+            gained = 0.0 if stalled else self._gained_lately()
+            if gained == 0.0 and not self._batches.partial:
                 return Status.STALLED
-            if self._within_tolerance():
+            if self._tolerance is not None and gained < self._tolerance:
                 return Status.TOLERANCE
         return Status.COMPLETED
 
@@ -257,14 +257,15 @@ class _Run:
         self.history.append(row)
         return row
 
-    def _within_tolerance(self) -> bool:
-        window = _TOLERANCE_WINDOW
-        if self._tolerance is None or len(self.history) <= window:
-            return False
-        earlier, last = self.history.row(-1 - window), self.history.row(-1)
+    def _gained_lately(self) -> float:
+        """The fraction of the objective that the last sweeps on this batch took off; infinite if they are too few."""
+        if len(self.history) <= _WINDOW:
+            return math.inf
+        earlier, last = self.history.row(-1 - _WINDOW), self.history.row(-1)
         if earlier["batch"] != last["batch"]:
-            return False
-        return earlier["objective"] - last["objective"] < self._tolerance * earlier["objective"]
+            return math.inf
+        fell = earlier["objective"] - last["objective"]
+        return fell / earlier["objective"] if fell > 0.0 else 0.0
 
 
 def _says_stop(answer: Any) -> bool:
