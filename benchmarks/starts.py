@@ -47,6 +47,8 @@ STARTS: dict[str, Callable[[int, int], nn.Module]] = {
     '"separation"': lambda depth, seed: fnn(depth, 10, seed=seed),
     '"pytorch"': lambda depth, seed: fnn(depth, 10, seed=seed, start="pytorch"),
     '"xavier"': lambda depth, seed: fnn(depth, 10, seed=seed, start="xavier"),
+    '"separation", float32': lambda depth, seed: fnn(depth, 10, seed=seed, dtype=torch.float32),
+    '"xavier", float32': lambda depth, seed: fnn(depth, 10, seed=seed, start="xavier", dtype=torch.float32),
     "first weights × 6": lambda d, s: changed(d, s, lambda layers: _scale(layers[:1], 6.0)),
     "hidden weights × 0.5": lambda d, s: changed(d, s, lambda layers: _scale(layers[1:-1], 0.5)),
     "hidden weights × 2": lambda d, s: changed(d, s, lambda layers: _scale(layers[1:-1], 2.0)),
@@ -98,7 +100,8 @@ def main() -> None:
     text = [
         "# Starts and learning rates",
         "",
-        f"Circle problem, 3,000 samples, float64, seeds {', '.join(map(str, SEEDS))}. Drawn by `benchmarks/starts.py`.",
+        f"Circle problem, 3,000 samples, float64 unless said otherwise, seeds {', '.join(map(str, SEEDS))}.",
+        "Drawn by `benchmarks/starts.py`.",
         "",
         "## The start of layer separation",
         "",
