@@ -273,10 +273,15 @@ def metric(layer, W):
 
 
 def stacked_solution(layer, W, bias, c, below, ridge):
-    """Eqs. (3.10) and (4.5) as one dense least-squares problem, solved for the change from W by the SVD."""
+    """Eqs. (3.10) and (4.5) as one dense least-squares problem, solved for the change from W by the SVD.
+
+    Where features are dependent, the change of least norm, every entry measured in units of its own column.
+    """
     A = linear_in(layer, W, below, ridge)
     B = c if bias is None else c - layer.bias_column(bias, len(c))
     target = torch.cat([B.reshape(-1), torch.zeros(len(A) - B.numel(), dtype=torch.float64)])
     missing = target - A @ W.reshape(-1)
-    change = torch.linalg.lstsq(A, missing[:, None], driver="gelsd").solution
+    units = A.norm(dim=0)
+    units = torch.where(units > 0.0, units, 1.0)
+    change = torch.linalg.lstsq(A / units, missing[:, None], driver="gelsd").solution[:, 0] / units
     return W + change.reshape(W.shape)

@@ -102,13 +102,19 @@ def test_nearly_collinear_features_are_solved_as_well_as_by_an_orthogonal_factor
     assert lost <= 1e-9 * float(target.norm())
 
 
-def test_rank_deficient_features_give_the_least_change():
+@pytest.mark.parametrize("units", [(1.0, 1.0), (1e-20, 1e15)])
+def test_rank_deficient_features_give_the_least_change_whatever_their_units(units):
+    """A dependent column and one of zeros. A feature may be tiny beside another: it counts all the same."""
     generator = torch.Generator().manual_seed(2)
     V = torch.randn(30, 4, generator=generator, dtype=torch.float64)
     V = torch.cat([V, V[:, :1] + V[:, 1:2], torch.zeros(30, 1, dtype=torch.float64)], dim=1)
+    V[:, 2] *= units[0]
+    V[:, 3] *= units[1]
     B = torch.randn(30, 2, generator=generator, dtype=torch.float64)
     W = dense(6, 2).solve(V, -B, 0.0, torch.zeros(2, 6, dtype=torch.float64))
-    torch.testing.assert_close(W.T, torch.linalg.pinv(V) @ B, atol=1e-10, rtol=1e-10)
+    lengths = torch.where(V.norm(dim=0) > 0, V.norm(dim=0), 1.0)
+    expected = (torch.linalg.pinv(V / lengths) @ B) / lengths[:, None]
+    torch.testing.assert_close(W.T * lengths[:, None], expected * lengths[:, None], atol=1e-10, rtol=1e-10)
 
 
 def test_solving_again_changes_nothing():

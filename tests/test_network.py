@@ -197,7 +197,6 @@ REFUSED = {
     "shared, nested": (TWO, dense(nn.Sequential(SHARED), nn.Tanh(), SHARED), "module 3 is module 1.0 again"),
     "shared blocks": (TWO, dense(BLOCK, BLOCK), "module 2.0 is module 1.0 again"),
     "tied weights": (TWO, changed(tie, dense(*DEEP)), "module 4", "module 2", "its own"),
-    "frozen": (TWO, changed(lambda m: m[2].weight.requires_grad_(False)), "weight of module 2", "frozen", "Unfreeze"),
     "NaN": (TWO, changed(lambda m: m[0].bias.data[0].fill_(math.nan)), "bias of module 0 (Linear", "holds NaN"),
     "infinity": (TWO, changed(lambda m: m[2].weight.data[0].fill_(-math.inf)), "weight of module 2 (Linear"),
     "mixed dtypes": (TWO, changed(lambda m: m[2].double()), "several kinds", "float32", "float64", "model.to("),
@@ -226,6 +225,15 @@ def test_a_model_that_cannot_be_separated_is_refused_before_any_work(row):
             refuse()
         assert [word for word in words if word not in str(caught.value)] == [], str(caught.value)
     assert not initialized or torch.equal(bits(model), before)
+
+
+def test_a_frozen_parameter_is_not_trained_but_may_be_looked_at():
+    model = changed(lambda m: m[2].weight.requires_grad_(False))
+    before, (X, y) = bits(model), data(TWO, dtype=torch.float32)
+    with pytest.raises(lysep.ModelError, match=r"parameter 2.weight of the model is frozen.*Unfreeze it"):
+        lysep.fit(model, X, y, method=Never())
+    assert torch.equal(bits(model), before)
+    assert lysep.separated_loss(lysep.separate(model, X, y)).cross_entropy > 0.0
 
 
 @pytest.mark.parametrize("place", ["", "0", "1", "1.0", "1.1", "2"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -40,28 +41,35 @@ class Activation:
     bounds: Bounds | None = None
 
 
-IDENTITY = Activation("Identity", lambda c: c, lambda c, v: torch.ones_like(c), 1.0)
+# Functions have names, not lambdas: a State, which holds its network, can then be pickled.
 
-# The largest σ' of SiLU lies at x = 2.39936, of the exact GELU at x = √2, of the tanh GELU at x = 1.41850; rounded up.
-_SILU_LIPSCHITZ = 1.0998394
-_GELU_LIPSCHITZ = 1.1289043
-_GELU_TANH_LIPSCHITZ = 1.1289931
 
-_TANH = Activation(
-    "Tanh",
-    torch.tanh,
-    lambda c, v: torch.addcmul(v.new_ones(()), v, v, value=-1.0),
-    1.0,
-    Bounds(1.0, 1.0, 4.0 / (3.0 * math.sqrt(3.0))),
-)
-_SIGMOID = Activation(
-    "Sigmoid",
-    torch.sigmoid,
-    lambda c, v: v * (1.0 - v),
-    0.25,
-    Bounds(1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0))),
-)
-_RELU = Activation("ReLU", torch.relu, lambda c, v: (c > 0).to(c.dtype), 1.0)
+def _identity(c: Tensor) -> Tensor:
+    return c
+
+
+def _identity_derivative(c: Tensor, v: Tensor) -> Tensor:
+    return torch.ones_like(c)
+
+
+def _tanh_derivative(c: Tensor, v: Tensor) -> Tensor:
+    return torch.addcmul(v.new_ones(()), v, v, value=-1.0)
+
+
+def _sigmoid_derivative(c: Tensor, v: Tensor) -> Tensor:
+    return v * (1.0 - v)
+
+
+def _relu_derivative(c: Tensor, v: Tensor) -> Tensor:
+    return (c > 0).to(c.dtype)
+
+
+def _leaky_relu_derivative(c: Tensor, v: Tensor, slope: float) -> Tensor:
+    return torch.where(c > 0, torch.ones_like(c), slope)
+
+
+def _elu_derivative(c: Tensor, v: Tensor, alpha: float) -> Tensor:
+    return torch.where(c > 0, torch.ones_like(c), alpha * torch.exp(c.clamp(max=0.0)))
 
 
 def _silu_derivative(c: Tensor, v: Tensor) -> Tensor:
@@ -69,38 +77,8 @@ def _silu_derivative(c: Tensor, v: Tensor) -> Tensor:
     return s * (1.0 + c * (1.0 - s))
 
 
-_SILU = Activation("SiLU", F.silu, _silu_derivative, _SILU_LIPSCHITZ)
-
-
-def _leaky_relu(slope: float) -> Activation:
-    return Activation(
-        f"LeakyReLU({slope:g})",
-        lambda c: F.leaky_relu(c, slope),
-        lambda c, v: torch.where(c > 0, torch.ones_like(c), slope),
-        max(1.0, abs(slope)),
-    )
-
-
-def _elu(alpha: float) -> Activation:
-    return Activation(
-        f"ELU({alpha:g})",
-        lambda c: F.elu(c, alpha),
-        lambda c, v: torch.where(c > 0, torch.ones_like(c), alpha * torch.exp(c.clamp(max=0.0))),
-        max(1.0, abs(alpha)),
-    )
-
-
-def _softplus(beta: float, threshold: float) -> Activation | None:
-    # PyTorch replaces softplus by the identity where beta·c exceeds the threshold: a jump of log(1 + e^-threshold),
-    # 2e-9 at the default of 20. Below that it is felt, and no Lipschitz constant holds.
-    if threshold < 20.0:
-        return None
-    return Activation(
-        f"Softplus({beta:g})",
-        lambda c: F.softplus(c, beta, threshold),
-        lambda c, v: torch.where(beta * c > threshold, torch.ones_like(c), torch.sigmoid(beta * c)),
-        1.0,
-    )
+def _softplus_derivative(c: Tensor, v: Tensor, beta: float, threshold: float) -> Tensor:
+    return torch.where(beta * c > threshold, torch.ones_like(c), torch.sigmoid(beta * c))
 
 
 def _gelu_derivative(c: Tensor, v: Tensor) -> Tensor:
@@ -114,13 +92,46 @@ def _gelu_tanh_derivative(c: Tensor, v: Tensor) -> Tensor:
     return 0.5 * (1.0 + t) + 0.5 * c * (1.0 - t * t) * k * (1.0 + 3.0 * a * c * c)
 
 
-_GELU = Activation("GELU", F.gelu, _gelu_derivative, _GELU_LIPSCHITZ)
-_GELU_TANH = Activation(
-    "GELU(tanh)",
-    lambda c: F.gelu(c, approximate="tanh"),
-    _gelu_tanh_derivative,
-    _GELU_TANH_LIPSCHITZ,
+IDENTITY = Activation("Identity", _identity, _identity_derivative, 1.0)
+_TANH = Activation("Tanh", torch.tanh, _tanh_derivative, 1.0, Bounds(1.0, 1.0, 4.0 / (3.0 * math.sqrt(3.0))))
+_SIGMOID = Activation(
+    "Sigmoid", torch.sigmoid, _sigmoid_derivative, 0.25, Bounds(1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0)))
 )
+_RELU = Activation("ReLU", torch.relu, _relu_derivative, 1.0)
+
+# The largest σ' of SiLU lies at x = 2.39936, of the exact GELU at x = √2, of the tanh GELU at x = 1.41850; rounded up.
+_SILU = Activation("SiLU", F.silu, _silu_derivative, 1.0998394)
+_GELU = Activation("GELU", F.gelu, _gelu_derivative, 1.1289043)
+_GELU_TANH = Activation("GELU(tanh)", partial(F.gelu, approximate="tanh"), _gelu_tanh_derivative, 1.1289931)
+
+
+def _leaky_relu(slope: float) -> Activation:
+    return Activation(
+        f"LeakyReLU({slope:g})",
+        partial(F.leaky_relu, negative_slope=slope),
+        partial(_leaky_relu_derivative, slope=slope),
+        max(1.0, abs(slope)),
+    )
+
+
+def _elu(alpha: float) -> Activation:
+    return Activation(
+        f"ELU({alpha:g})", partial(F.elu, alpha=alpha), partial(_elu_derivative, alpha=alpha), max(1.0, abs(alpha))
+    )
+
+
+def _softplus(beta: float, threshold: float) -> Activation | None:
+    # PyTorch replaces softplus by the identity where beta·c exceeds the threshold, with a jump of
+    # log(1 + e^-threshold) / beta: 2e-9 by default. Where it is felt, no Lipschitz constant holds.
+    if threshold < 20.0 or beta < 0.01:
+        return None
+    return Activation(
+        f"Softplus({beta:g})",
+        partial(F.softplus, beta=beta, threshold=threshold),
+        partial(_softplus_derivative, beta=beta, threshold=threshold),
+        1.0,
+    )
+
 
 _FROM_MODULE: dict[type[nn.Module], Callable[..., Activation | None]] = {
     nn.Tanh: lambda m: _TANH,

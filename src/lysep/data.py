@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from lysep.network import Network
 
-_CHECKED_AT_ONCE = 65536  # samples; so that a check of all the data needs little memory beside them
+_CHECKED_AT_ONCE = 2**20  # numbers; so that a check of all the data needs little memory beside them
 
 
 class NonFiniteError(ValueError):
@@ -29,14 +30,14 @@ class Source:
     def __init__(self, X: Any, y: Any) -> None:
         if hasattr(X, "to_numpy"):  # a data frame
             X = X.to_numpy()
-        if hasattr(X, "toarray"):
-            raise ValueError(f"X is sparse ({type(X).__name__}). Pass a dense one: X.toarray().")
-        self._whole = isinstance(X, Tensor | np.ndarray | list | tuple) or not _is_indexable(X)
+        _refuse_containers(X)
         self._pairs = y is None
+        lists = () if self._pairs else (list, tuple)  # without y, a list is one of pairs
+        self._whole = isinstance(X, (Tensor, np.ndarray, *lists)) or not _is_indexable(X)
         if self._whole:
             if self._pairs:
                 raise ValueError("y is missing. Pass the labels: integers 0 … classes−1, one a sample.")
-            X = _as_tensor(X, "X")
+            X = as_tensor(X, "X")
             if X.dim() < 2:
                 raise ValueError(
                     f"X has shape {tuple(X.shape)}; it needs one row a sample, such as (samples, features) or "
@@ -60,24 +61,22 @@ class Source:
         """All that can be checked without loading a sample: labels, and features that are in memory already."""
         if self.y is not None:
             _check_range(self.y, network)
-            if int(self.y.min()) == int(self.y.max()):
-                raise ValueError(f"y holds one class only ({int(self.y[0])}); a classifier needs at least two.")
+            check_classes(self.y)
         if self._whole:
             _check_finite(self.X, None, network.dtype)
 
     def batch(self, indices: Tensor | None, network: Network) -> tuple[Tensor, Tensor]:
         """The samples of the given indices (all for None) in the network's dtype, on its device."""
-        y = self.y
+        y = None if self.y is None else _chosen(self.y, indices)
         if self._whole:
-            X = self.X if indices is None else self.X[indices.to(self.X.device)]
+            X = _chosen(self.X, indices)
         else:
-            X, y = self._load(range(len(self)) if indices is None else indices.tolist())
+            X, paired = self._load(range(len(self)) if indices is None else indices.tolist())
+            y = paired if y is None else y
         if tuple(X.shape[1:]) != network.in_shape:
             raise ValueError(f"samples have shape {tuple(X.shape[1:])}, but the model takes {network.in_shape}.")
         _check_finite(X, indices, network.dtype)
-        if self.y is not None:
-            y = self.y if indices is None else self.y[indices.to(self.y.device)]
-        assert y is not None
+        assert y is not None  # given, or from pairs
         _check_range(y, network)
         return X.to(network.device, network.dtype), y.to(network.device)
 
@@ -92,14 +91,38 @@ class Source:
             if not isinstance(item, tuple | list) or len(item) != 2:
                 raise ValueError(
                     f"y is missing and X[{index}] is a {type(item).__name__}, not a (features, label) pair. "
-                    "Pass y, or a dataset of pairs."
+                    "Pass y (integers 0 … classes−1, one a sample), or a dataset of pairs."
                 )
-            item, label = item[0], _as_tensor(item[1], "y")
-        return _as_tensor(item, f"X[{index}]"), label
+            item, label = item[0], as_tensor(item[1], "y")
+        elif isinstance(item, tuple) and len(item) == 2 and np.ndim(item[0]) != np.ndim(item[1]):
+            raise ValueError(f"X[{index}] is a (features, label) pair, but y is given too. Leave y out.")
+        return as_tensor(item, f"X[{index}]"), label
+
+
+def _refuse_containers(X: Any) -> None:
+    """What has a length and items, but not those of samples."""
+    if X is None:
+        raise ValueError("X is missing. Pass the samples, one a row.")
+    if hasattr(X, "toarray"):
+        raise ValueError(f"X is sparse ({type(X).__name__}). Pass a dense one: X.toarray().")
+    if isinstance(X, Mapping | str):
+        raise ValueError(f"X is a {type(X).__name__}, not an array of numbers or a dataset.")
+    if isinstance(X, DataLoader):
+        raise ValueError("X is a DataLoader; lysep draws its own batches. Pass loader.dataset.")
+
+
+def check_classes(y: Tensor) -> None:
+    """Two classes at least, or there is nothing to tell apart."""
+    if int(y.min()) == int(y.max()):
+        raise ValueError(f"y holds one class only ({int(y[0])}); a classifier needs at least two.")
 
 
 def _is_indexable(X: Any) -> bool:
     return hasattr(X, "__len__") and hasattr(X, "__getitem__")
+
+
+def _chosen(values: Tensor, indices: Tensor | None) -> Tensor:
+    return values if indices is None else values[indices.to(values.device)]
 
 
 def _stack(items: Sequence[Tensor], indices: Sequence[int], name: str) -> Tensor:
@@ -110,9 +133,9 @@ def _stack(items: Sequence[Tensor], indices: Sequence[int], name: str) -> Tensor
     return torch.stack(tuple(items))
 
 
-def _as_tensor(values: Any, name: str) -> Tensor:
+def as_tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, list | tuple) and any(isinstance(value, Tensor) for value in values):
-        values = [_as_tensor(value, name).cpu().numpy() for value in values]
+        values = [as_tensor(value, name).cpu().numpy() for value in values]
     if np.ma.is_masked(values):
         raise ValueError(f"{name} is a masked array with masked entries. Drop or impute those samples.")
     if not isinstance(values, Tensor):
@@ -123,7 +146,8 @@ def _as_tensor(values: Any, name: str) -> Tensor:
                 warnings.simplefilter("ignore", UserWarning)
                 values = torch.as_tensor(array)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} is not an array of numbers: {error}") from error
+            hint = " For names as labels: classes, y = np.unique(y, return_inverse=True)." if name == "y" else ""
+            raise ValueError(f"{name} is not an array of numbers: {error}.{hint}") from error
     tensor: Tensor = values.detach()
     if tensor.layout != torch.strided:
         raise ValueError(f"{name} is sparse ({tensor.layout}). Pass a dense one: {name}.to_dense().")
@@ -133,7 +157,7 @@ def _as_tensor(values: Any, name: str) -> Tensor:
 
 
 def _label_tensor(y: Any) -> Tensor:
-    labels = _as_tensor(y, "y")
+    labels = as_tensor(y, "y")
     if labels.dim() != 1:
         raise ValueError(
             f"y has shape {tuple(labels.shape)}; it needs one integer label a sample, shape (samples,). "
@@ -161,8 +185,9 @@ def _check_finite(X: Tensor, indices: Tensor | None, dtype: torch.dtype) -> None
     if not X.is_floating_point():
         return
     count, first = 0, None
-    for start in range(0, len(X), _CHECKED_AT_ONCE):
-        bad = ~torch.isfinite(X[start : start + _CHECKED_AT_ONCE].to(dtype))
+    step = max(1, _CHECKED_AT_ONCE // max(1, X[0].numel()))
+    for start in range(0, len(X), step):
+        bad = ~torch.isfinite(X[start : start + step].to(dtype))
         if bool(bad.any()):
             count += int(bad.sum())
             place = bad.nonzero()[0]

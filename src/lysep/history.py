@@ -21,6 +21,7 @@ COLUMNS = (
     "seconds",
     "rejected_updates",
     "line_search_evaluations",
+    "skipped_updates",
 )
 VALIDATION_COLUMNS = ("validation_cross_entropy", "validation_accuracy")
 
@@ -29,7 +30,8 @@ class History:
     """Columns by name, as in a data frame: `history["objective"]` is a list with one entry a sweep.
 
     `len(history)` is the number of sweeps, iterating gives the names of the columns.
-    The objective never rises within a `batch` (the whole run, when there are no mini-batches). `cross_entropy` and
+    `batch` counts the subsets of samples that were drawn. The objective never rises within one, and jumps to the value
+    on the new samples when it changes; without mini-batches there is one batch. `cross_entropy` and
     `accuracy` are those of the nested network on the samples trained on; `seconds` count from the call of `fit`.
     """
 

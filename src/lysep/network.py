@@ -77,6 +77,16 @@ def parse(model: nn.Module, in_shape: tuple[int, ...]) -> Network:
     return Network(layers, in_shape, dtype, device)
 
 
+def refuse_frozen(model: nn.Module) -> None:
+    """Training would change what the user has said shall not change."""
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            raise ModelError(
+                f"parameter {name} of the model is frozen (requires_grad=False), but layer separation trains every "
+                "layer. Unfreeze it, or train the layers above it on its outputs."
+            )
+
+
 def _leaves(model: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
     if not isinstance(model, nn.Sequential) or type(model).forward is not nn.Sequential.forward:
         if prefix:
@@ -132,7 +142,8 @@ def _instead(module: nn.Module) -> str:
     if "Norm" in name:
         return "Leave it out and standardize the inputs instead: statistics over a batch tie the samples together."
     if isinstance(module, nn.Linear | nn.Conv2d):
-        return f"Use a plain nn.{'Linear' if isinstance(module, nn.Linear) else 'Conv2d'}, initialized."
+        plain = "Linear" if isinstance(module, nn.Linear) else "Conv2d"
+        return f"Use a plain nn.{plain}, initialized and without parametrization."
     return f"Supported: Linear, Conv2d, AvgPool2d, Flatten, Identity and {', '.join(activations.SUPPORTED)}."
 
 
@@ -191,11 +202,6 @@ class _Builder:
 
     def _close(self, place: str, module: nn.Module, link: Link) -> None:
         for name, parameter in module.named_parameters(recurse=False):
-            if not parameter.requires_grad:
-                raise ModelError(
-                    f"parameter {name} of module {place} ({module}) is frozen (requires_grad=False), but layer "
-                    "separation trains every layer. Unfreeze it, or train the layers above it on its outputs."
-                )
             if parameter.is_meta or parameter.is_inference():
                 kind = "on the meta device and holds nothing" if parameter.is_meta else "an inference tensor"
                 raise ModelError(
@@ -270,7 +276,7 @@ class _Builder:
             raise ModelError(f"module {place} ({module}) does not fit samples of {self.shape}: {error}") from error
 
     def _add_flatten(self, place: str, module: nn.Flatten) -> None:
-        if (module.start_dim, module.end_dim) != (1, -1):
+        if module.start_dim != 1 or module.end_dim not in (-1, len(self.shape)):
             raise ModelError(f"module {place} ({module}) flattens only part of a sample. Use nn.Flatten().")
         if len(self.shape) > 1:
             self.flattened = True

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from lysep import head
 from lysep.arithmetic import exact
 from lysep.network import Network
-from lysep.state import State, forward, separate
+from lysep.state import State, checked, forward, separate
 
 _BLOCK = 2**17  # numbers; a mebibyte in float64 stays in the cache, larger temporaries cost more than the sum
 
@@ -123,7 +123,10 @@ class Iterate:
     def bound(self) -> float:
         """C_B·sqrt(L−1)·𝓛_S of Theorems 3.1 and 4.1, never below the cross-entropy of the nested network."""
         B, depth = self.network.lipschitz, self.network.depth
-        constant = max(math.sqrt(2.0), 2.0 * B, 2.0 * B ** (depth - 1))
+        try:
+            constant = max(math.sqrt(2.0), 2.0 * B, 2.0 * B ** (depth - 1))
+        except OverflowError:  # steep activations, a hundred of them: a bound, but not one that says anything
+            return math.inf
         return constant * math.sqrt(depth - 1) * self.separated_loss
 
     @property
@@ -184,7 +187,7 @@ def separated_loss(
     if isinstance(model, State):
         if X is not None or y is not None or aux is not None:
             raise ValueError("separated_loss(state) takes nothing else: a State brings its data and its aux.")
-        state = model
+        state = checked(model)
     else:
         state = separate(model, X, y, aux)
     with exact(state.network.device):

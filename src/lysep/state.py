@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from lysep.arithmetic import exact
-from lysep.data import Source
+from lysep.data import Source, as_tensor
 from lysep.network import ModelError, Network, linear_modules, parse
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class State:
     """Θ = {W_l, b_l, c_l} together with what it is evaluated on. Treat it as immutable: a sweep makes a new one.
 
@@ -31,10 +31,10 @@ class State:
     head_bias: Tensor | None
 
 
-def separate(model: nn.Module, X: object, y: object, aux: Sequence[Tensor] | None = None) -> State:
+def separate(model: nn.Module, X: object, y: object = None, aux: Sequence[Tensor] | None = None) -> State:
     """Take a model apart into a State; without `aux`, by a forward pass, so that every gap is zero.
 
-    The model is only read. Parameters are copied.
+    X and y as for `fit`. The model is only read; parameters and data are copied.
 
     >>> import torch, lysep
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
@@ -46,7 +46,7 @@ def separate(model: nn.Module, X: object, y: object, aux: Sequence[Tensor] | Non
     network = parse(model, source.sample_shape)
     inputs, labels = source.batch(None, network)
     with exact(network.device):
-        return separate_batch(model, network, inputs, labels, aux)
+        return separate_batch(model, network, inputs.clone(), labels.clone(), aux)
 
 
 def separate_batch(
@@ -110,13 +110,34 @@ def write_back(state: State, model: nn.Module) -> None:
             parameter.copy_(value)
 
 
+def checked(state: object) -> State:
+    """A State as a person may have put it together (by `dataclasses.replace`, say), made sure of."""
+    if not isinstance(state, State):
+        raise ValueError(
+            f"state is a {type(state).__name__}, not a State. Make one: state = lysep.separate(model, X, y)."
+        )
+    network = state.network
+    weights, biases = [*state.weights, state.head_weight], [*state.biases, state.head_bias]
+    if len(weights) != network.depth or len(biases) != network.depth:
+        raise ValueError(f"the state has {len(state.weights)} weights and {len(state.biases)} biases for its links.")
+    for place, (layer, W, b) in enumerate(zip(network.layers, weights, biases, strict=True)):
+        for name, parameter, shape in (("weight", W, layer.link.weight_shape), ("bias", b, layer.link.out_shape[:1])):
+            if parameter is None and name == "bias" and not layer.has_bias:
+                continue
+            if not isinstance(parameter, Tensor) or (tuple(parameter.shape), parameter.dtype) != (shape, network.dtype):
+                raise ValueError(f"the {name} of layer {place} must be a tensor of shape {shape} in {network.dtype}.")
+    return replace(state, aux=_check_aux(network, state.aux, len(state.inputs)))
+
+
 def _check_aux(network: Network, aux: Sequence[Tensor], samples: int) -> list[Tensor]:
     links = [layer.link for layer in network.layers[:-1]]
+    if not isinstance(aux, list | tuple):
+        raise ValueError(f"aux is a {type(aux).__name__}; it must be a list of tensors, one a link.")
     if len(aux) != len(links):
         raise ValueError(f"aux has {len(aux)} entries, but the model has {len(links)} links, each needs one.")
     checked = []
     for place, (c, link) in enumerate(zip(aux, links, strict=True)):
-        c = torch.as_tensor(c, device=network.device).detach().to(network.dtype)
+        c = as_tensor(c, f"aux[{place}]").to(network.device, network.dtype)
         if tuple(c.shape) != (samples, *link.out_shape):
             raise ValueError(
                 f"aux[{place}] has shape {tuple(c.shape)}, but link {place} produces {(samples, *link.out_shape)}."

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from lysep.arithmetic import exact
-from lysep.data import NonFiniteError, Source
+from lysep.data import NonFiniteError, Source, check_classes
 from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Method, SweepLog, resolve
-from lysep.network import Network, parse
+from lysep.network import Network, parse, refuse_frozen
 from lysep.objective import Iterate, scores
-from lysep.state import State, restart, separate_batch, write_back
+from lysep.state import State, checked, restart, separate_batch, write_back
 
 
 class Status(enum.Enum):
@@ -110,7 +110,8 @@ def fit(
     time_limit
         In seconds; the run ends after the first sweep that passes it.
     tolerance
-        End when the objective falls by less than this fraction over ten sweeps.
+        End when the objective falls by less than this fraction over ten sweeps (or over those that a batch has, where
+        `refresh_every` is smaller).
     seed
         For the choice of mini-batches. The global random state is not touched.
 
@@ -136,27 +137,40 @@ def fit(
     _check_options(len(source), sweeps, batch_size, refresh_every, time_limit, tolerance, seed)
     _check_callbacks(callbacks)
     network = parse(model, source.sample_shape)
+    refuse_frozen(model)
     source.check(network)
     held_out = None if validation is None else _validation(validation, network)
     batches = _Batches(source, network, batch_size, refresh_every, seed)
     with exact(network.device):
         start = Iterate(separate_batch(model, network, *batches.next()))
+        if batch_size is None:
+            check_classes(start.labels)  # of a dataset of pairs they are known only now
         run = _Run(chosen, batches, held_out, tuple(callbacks), started, time_limit, tolerance, start)
         try:
             with tqdm(total=sweeps, disable=not progress, unit="sweep") as bar:
                 status = run.sweep_through(sweeps, bar)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-    write_back(run.iterate.state, model)
+    status = _write_all(run.iterate.state, model, status)
     return FitResult(model, status, run.history)
 
 
 def sweep(state: State, method: str | Method = "paper") -> State:
     """One sweep: the state after it. The argument is left unchanged."""
-    chosen = resolve(method)
+    chosen, state = resolve(method), checked(state)
     with exact(state.network.device):
         iterate, _ = chosen.sweep(Iterate(state))
     return iterate.state
+
+
+def _write_all(state: State, model: nn.Module, status: Status) -> Status:
+    """Write back, whole: an impatient second Ctrl-C must not leave half of a model."""
+    while True:
+        try:
+            write_back(state, model)
+            return status
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
 
 
 class _Batches:
@@ -165,12 +179,16 @@ class _Batches:
     def __init__(self, source: Source, network: Network, size: int | None, refresh_every: int, seed: int) -> None:
         self._source, self._network, self._size = source, network, size
         self._refresh_every = refresh_every
-        self._generator = torch.Generator().manual_seed(int(seed))
+        self._generator = torch.Generator(device="cpu").manual_seed(int(seed))
         self.drawn = 0
 
     @property
     def partial(self) -> bool:
         return self._size is not None
+
+    def longest(self, window: int) -> int:
+        """A window of so many sweeps, or of as many as one batch has."""
+        return window if self._size is None else min(window, self._refresh_every - 1)
 
     def due(self, sweeps_done: int) -> bool:
         return self._size is not None and sweeps_done > 0 and sweeps_done % self._refresh_every == 0
@@ -179,7 +197,7 @@ class _Batches:
         self.drawn += 1
         if self._size is None:
             return self._source.batch(None, self._network)
-        order = torch.randperm(len(self._source), generator=self._generator)
+        order = torch.randperm(len(self._source), generator=self._generator, device="cpu")
         return self._source.batch(order[: self._size], self._network)
 
 
@@ -216,8 +234,9 @@ class _Run:
             if not math.isfinite(new.objective):
                 return Status.NON_FINITE
             stalled = new is self.iterate
+            row = self._row(done + 1, new, log)
             self.iterate = new
-            row = self._record(done + 1, log)
+            self.history.append(row)
             bar.set_postfix(loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False)
             bar.update()
             event = Progress(done + 1, dict(row), new.state)
@@ -226,9 +245,9 @@ class _Run:
                 return Status.STOPPED
             if self._time_limit is not None and row["seconds"] >= self._time_limit:
                 return Status.TIME_LIMIT
-            gained = 0.0 if stalled else self._gained_lately()
-            if gained == 0.0 and not self._batches.partial:
-                return Status.STALLED
+            gained = self._gained_lately()
+            if (stalled or gained == 0.0) and not self._batches.partial:
+                return Status.STALLED  # new samples may set a mini-batch run going again
             if self._tolerance is not None and gained < self._tolerance:
                 return Status.TOLERANCE
         return Status.COMPLETED
@@ -236,8 +255,7 @@ class _Run:
     def _refresh(self) -> None:
         self.iterate = Iterate(restart(self.iterate.state, *self._batches.next()))
 
-    def _record(self, sweep: int, log: SweepLog) -> dict[str, float]:
-        it = self.iterate
+    def _row(self, sweep: int, it: Iterate, log: SweepLog) -> dict[str, float]:
         cross_entropy, accuracy = it.scores()
         row = {
             "sweep": sweep,
@@ -250,18 +268,19 @@ class _Run:
             "seconds": time.perf_counter() - self._started,
             "rejected_updates": log.rejected_updates,
             "line_search_evaluations": log.line_search_evaluations,
+            "skipped_updates": log.skipped_updates,
         }
         if self._validation is not None:
             loss, correct = scores(it.network, it.weights, it.biases, *self._validation)
             row |= {"validation_cross_entropy": loss, "validation_accuracy": correct}
-        self.history.append(row)
         return row
 
     def _gained_lately(self) -> float:
         """The fraction of the objective that the last sweeps on this batch took off; infinite if they are too few."""
-        if len(self.history) <= _WINDOW:
+        window = self._batches.longest(_WINDOW)
+        if len(self.history) <= window:
             return math.inf
-        earlier, last = self.history.row(-1 - _WINDOW), self.history.row(-1)
+        earlier, last = self.history.row(-1 - window), self.history.row(-1)
         if earlier["batch"] != last["batch"]:
             return math.inf
         fell = earlier["objective"] - last["objective"]
@@ -303,6 +322,8 @@ def _check_options(
             )
     if time_limit is not None and not (isinstance(time_limit, numbers.Real) and time_limit > 0.0):
         raise ValueError(f"time_limit={time_limit!r} must be a positive number of seconds, or None.")
+    if tolerance is not None and batch_size is not None and refresh_every == 1:
+        raise ValueError("tolerance compares sweeps of one batch, but refresh_every=1 leaves one sweep a batch.")
     if tolerance is not None and not (isinstance(tolerance, numbers.Real) and tolerance >= 0.0):
         raise ValueError(f"tolerance={tolerance!r} must be zero or a positive number, or None.")
     if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed < 2**63:
@@ -311,7 +332,7 @@ def _check_options(
 
 def _check_callbacks(callbacks: Any) -> None:
     if not isinstance(callbacks, list | tuple):
-        raise ValueError(f"callbacks={callbacks!r} must be a list of functions, such as [{callbacks!r}].")
+        raise ValueError(f"callbacks={callbacks!r} must be a list of functions.")
     for callback in callbacks:
         if not callable(callback):
             raise ValueError(f"callbacks holds {callback!r}, which cannot be called.")

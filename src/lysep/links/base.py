@@ -14,9 +14,12 @@ from lysep.links.fixed import FixedMap
 from lysep.links.least_squares import solve_ridge
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KroneckerMetric:
-    """M = I ⊗ M_y ⊗ M_x on weights seen as outputs × channels × height × width."""
+    """M = I ⊗ M_y ⊗ M_x on weights seen as outputs × channels × height × width: W ↦ tr(W M Wᵀ).
+
+    Least squares solves for Wᵀ (columns × targets), and so has tr(Aᵀ M A).
+    """
 
     channels: int
     y: Tensor

@@ -82,12 +82,12 @@ class ConvLink(Link):
         without one). A kernel entry that falls on the border's zeros is not used there, and is not counted.
         """
         inputs = self.fixed.out_shape[1 + axis]
-        outputs = torch.arange(self._outputs(axis))[:, None]
-        entries = torch.arange(self.kernel[axis])[None, :]
+        outputs = torch.arange(self._outputs(axis), device="cpu")[:, None]
+        entries = torch.arange(self.kernel[axis], device="cpu")[None, :]
         q = outputs * self.stride[axis] + entries * self.dilation[axis] - self.padding[axis]
-        used = (q[:, :, None] == torch.arange(inputs)).double()
+        used = (q[:, :, None] == torch.arange(inputs, device="cpu")).double()
         grams = self.fixed.axis_grams
-        G = torch.eye(inputs, dtype=torch.float64) if grams is None else grams[axis]
+        G = torch.eye(inputs, dtype=torch.float64, device="cpu") if grams is None else grams[axis]
         return torch.einsum("pai,ij,pbj->ab", used, G, used).contiguous()
 
     def _outputs(self, axis: int) -> int:

@@ -48,7 +48,7 @@ class Pool:
     def axis(self, axis: int, size: int) -> Tensor:
         """The one-dimensional factor of P along one axis, outputs × inputs."""
         rows = F.avg_pool1d(
-            torch.eye(size, dtype=torch.float64).unsqueeze(1),
+            torch.eye(size, dtype=torch.float64, device="cpu").unsqueeze(1),
             self.kernel[axis],
             self.stride[axis],
             self.padding[axis],
@@ -56,7 +56,7 @@ class Pool:
             self.count_include_pad,
         ).squeeze(1)
         if self.divisor is not None:  # a given divisor replaces the window's area; share it between the axes
-            rows = (rows != 0).double() / self.divisor**0.5
+            rows = (rows != 0).double() / abs(self.divisor) ** 0.5  # only P Pᵀ is used: its sign is lost
         return rows.T
 
 
@@ -97,7 +97,7 @@ class FixedMap:
             return None
         grams = []
         for axis in (0, 1):
-            P = torch.eye(self.in_shape[1 + axis], dtype=torch.float64)
+            P = torch.eye(self.in_shape[1 + axis], dtype=torch.float64, device="cpu")
             for pool, shape in zip(self.pools, self._shapes[:-1], strict=True):
                 P = pool.axis(axis, shape[1 + axis]) @ P
             grams.append(P @ P.T)

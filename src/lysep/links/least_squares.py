@@ -39,7 +39,11 @@ class Metric(Protocol):
 
 
 def solve_ridge(blocks: Blocks, ridge: float, metric: Metric, current: Tensor) -> Tensor:
-    """The minimizer D, columns × targets, for C = current; of least norm where the minimizer is not unique."""
+    """The minimizer D, columns × targets, for C = current.
+
+    Where it is not unique, the one of least norm with every column of V scaled to length one: the units of a feature
+    decide neither what counts as dependent nor what is chosen.
+    """
     gram, moment = _normal_equations(blocks)
     if ridge > 0.0:
         gram = gram + ridge * metric.matrix
@@ -80,10 +84,12 @@ def _qr_solve(blocks: Blocks, ridge: float, metric: Metric, current: Tensor) -> 
     if ridge > 0.0:
         F = metric.root * ridge**0.5
         R = _triangle(torch.cat([R, torch.cat([F, -F @ current], dim=1)]))
-    U, s, Vh = torch.linalg.svd(R[:columns, :columns], full_matrices=False)
+    scale = R[:columns, :columns].norm(dim=0)  # the norms of the stacked columns: no unit of a feature shall matter
+    scale = torch.where(scale > 0.0, scale, 1.0)
+    U, s, Vh = torch.linalg.svd(R[:columns, :columns] / scale, full_matrices=False)
     cutoff = s.max() * max(rows, columns) * torch.finfo(s.dtype).eps
     inverse = torch.where(s > cutoff, 1.0 / s, torch.zeros_like(s))
-    solution: Tensor = Vh.T @ (inverse[:, None] * (U.T @ R[: U.shape[0], columns:]))
+    solution: Tensor = Vh.T @ (inverse[:, None] * (U.T @ R[: U.shape[0], columns:])) / scale[:, None]
     return solution
 
 

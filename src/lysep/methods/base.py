@@ -19,5 +19,8 @@ class SweepLog:
 
 class Method(Protocol):
     def sweep(self, iterate: Iterate) -> tuple[Iterate, SweepLog]:
-        """One pass over all blocks. The objective of the result is never above that of the argument."""
+        """One pass over all blocks. The objective of the result is never above that of the argument.
+
+        A method that finds nothing to gain returns its argument, the same object: the run has then stalled.
+        """
         ...

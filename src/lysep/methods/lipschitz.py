@@ -30,31 +30,32 @@ def top_constant(it: Iterate, bounds: Bounds) -> float:
     """C_{L−1}, as printed at the end of the proof's second part."""
     samples, norm = len(it.labels), math.sqrt(it.norms[-1])
     M1, M2 = bounds.derivative, bounds.second
-    largest = _largest_residual(it, norm, bounds)
-    inner = (M1**2 * norm + math.sqrt(2.0 * samples) * M2) * largest
+    inner = (M1**2 * norm + math.sqrt(2.0 * samples) * M2) * _largest_residual(it, bounds, 0.0)
     return 2.0 * norm * (inner + norm * (1.0 + 2.0 * math.sqrt(samples) * M1**2))
 
 
 def head_constant(it: Iterate, ridge: float, gradient_norm: float, bounds: Bounds) -> float:
-    """C_L with a radius R that holds W_L and the step taken from it: the step is at most ‖∇S‖ / C_L(‖W_L‖)."""
-    norm = math.sqrt(it.norms[-1])
-    radius = norm + gradient_norm / _head_constant_within(it, ridge, norm, bounds)
-    return _head_constant_within(it, ridge, radius, bounds)
+    """C_L, valid as far as the step that is taken with it reaches: at most ‖∇S‖ over the constant at W_L itself."""
+    return _head_constant_within(it, ridge, bounds, gradient_norm / _head_constant_within(it, ridge, bounds, 0.0))
 
 
-def _head_constant_within(it: Iterate, ridge: float, radius: float, bounds: Bounds) -> float:
-    """C_L = 2λ + 2 N M M0² (2 sqrt(M) M0 R + ln J + 2)."""
-    squares = _entries(it) * bounds.value**2 + (0.0 if it.biases[-1] is None else 1.0)
-    largest = _largest_residual(it, radius, bounds)
-    metric = it.network.layers[-1].link.metric.largest
-    return 2.0 * ridge * metric + 2.0 * len(it.labels) * squares * (largest + 2.0)
+def _head_constant_within(it: Iterate, ridge: float, bounds: Bounds, distance: float) -> float:
+    """C_L = 2λ + 2 N M M0² (2 sqrt(M) M0 R + ln J + 2), at most so far from the present head.
+
+    The features are P σ(c), of squared norm at most ‖P‖² M M0², with a 1 appended for a bias.
+    """
+    pool = it.network.layers[-1].link.metric.largest
+    squares = _entries(it) * bounds.value**2 * pool + (0.0 if it.biases[-1] is None else 1.0)
+    return 2.0 * ridge * pool + 2.0 * len(it.labels) * squares * (_largest_residual(it, bounds, distance) + 2.0)
 
 
-def _largest_residual(it: Iterate, norm: float, bounds: Bounds) -> float:
-    """2 sqrt(M) M0 ‖W_L‖ + ln J, eq. (3.27)."""
-    b = it.biases[-1]
-    spread = 0.0 if b is None else float(b.max() - b.min()) + 2.0 * norm
-    return 2.0 * math.sqrt(_entries(it)) * bounds.value * norm + spread + math.log(it.network.classes)
+def _largest_residual(it: Iterate, bounds: Bounds, distance: float) -> float:
+    """2 sqrt(M) M0 R + ln J, eq. (3.27), with R = ‖W_L P‖ at most so far from here; a bias adds its own spread."""
+    pool = it.network.layers[-1].link.metric.largest
+    radius = math.sqrt(it.norms[-1]) + math.sqrt(pool) * distance
+    bias = it.biases[-1]
+    spread = 0.0 if bias is None else float(bias.max() - bias.min()) + 2.0 * distance
+    return 2.0 * math.sqrt(_entries(it)) * bounds.value * radius + spread + math.log(it.network.classes)
 
 
 def _entries(it: Iterate) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Literal
 
 import torch
@@ -46,20 +47,17 @@ class Paper:
     def __post_init__(self) -> None:
         if self.step not in ("backtracking", "lipschitz"):
             raise ValueError(f"step={self.step!r} is unknown. Use 'backtracking' or 'lipschitz'.")
-        if not (self.start > 0.0 and math.isfinite(self.start)):
+        if not (_is_number(self.start) and 0.0 < self.start < math.inf):
             raise ValueError(f"start={self.start!r} must be a positive number.")
-        if not 0.0 < self.shrink < 1.0:
+        if not (_is_number(self.shrink) and 0.0 < self.shrink < 1.0):
             raise ValueError(f"shrink={self.shrink!r} must lie between 0 and 1.")
-        if not (isinstance(self.max_trials, int) and self.max_trials >= 1):
+        if not (_is_number(self.max_trials) and isinstance(self.max_trials, Integral) and self.max_trials >= 1):
             raise ValueError(f"max_trials={self.max_trials!r} must be a positive integer.")
 
     def sweep(self, iterate: Iterate) -> tuple[Iterate, SweepLog]:
         """One iteration k of Algorithm 1 (FNN) or 2 (CNN)."""
         log = SweepLog()
-        ridges, floors = (
-            iterate.ridges,
-            iterate.rounding_floors,
-        )  # λ_l depends on links below l only: still untouched
+        ridges, floors = iterate.ridges, iterate.rounding_floors  # λ_l depends on links below l only: still untouched
         it = self._step_head(iterate, ridges[-1], log)
         for l in reversed(range(len(it.aux))):
             if updates.aux_terms(it, l) > floors[l + 1]:
@@ -134,6 +132,10 @@ class Paper:
             step *= self.shrink
         log.rejected_updates += 1
         return it
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _bounds(it: Iterate, l: int) -> Bounds:

@@ -14,8 +14,8 @@ def digits(seed: int = 0, held_out: float = 0.25) -> Split:
     except ImportError as error:
         raise ImportError("the digits come with scikit-learn: pip install 'lysep[digits]'") from error
     data = load_digits()
-    X = torch.as_tensor(data.images, dtype=torch.float64)[:, None] / 16.0
-    y = torch.as_tensor(data.target, dtype=torch.long)
-    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
+    X = torch.as_tensor(data.images, dtype=torch.float64, device="cpu")[:, None] / 16.0
+    y = torch.as_tensor(data.target, dtype=torch.long, device="cpu")
+    order = torch.randperm(len(y), generator=torch.Generator(device="cpu").manual_seed(seed), device="cpu")
     test = round(held_out * len(y))
     return Split(X[order[test:]], y[order[test:]], X[order[:test]], y[order[:test]])

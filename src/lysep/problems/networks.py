@@ -42,16 +42,19 @@ def fnn(
     dtype: torch.dtype = torch.float64,
 ) -> nn.Sequential:
     """The network (L, M) = (depth, width) of eq. (3.1): depth − 1 hidden layers and a head without bias."""
-    generator = torch.Generator().manual_seed(seed)
+    if start not in _STARTS:
+        raise ValueError(f"start={start!r} is unknown. Use one of {', '.join(map(repr, _STARTS))}.")
+    generator = torch.Generator(device="cpu").manual_seed(seed)
     sizes = [inputs, *[width] * (depth - 1), classes]
     modules: list[nn.Module] = []
     for l in range(depth):
         head = l == depth - 1
-        layer = skip_init(nn.Linear, sizes[l], sizes[l + 1], bias=not head, dtype=dtype)  # draws nothing globally
+        # skip_init: nothing is drawn from the global generator
+        layer = skip_init(nn.Linear, sizes[l], sizes[l + 1], bias=not head, dtype=dtype, device="cpu")
         half_widths = _STARTS[start](2 if head else min(l, 1), sizes[l], sizes[l + 1])
         with torch.no_grad():
             for parameter, half_width in zip(layer.parameters(), half_widths, strict=False):
-                drawn = torch.rand(parameter.shape, generator=generator, dtype=torch.float64)
+                drawn = torch.rand(parameter.shape, generator=generator, dtype=torch.float64, device="cpu")
                 parameter.copy_((2.0 * drawn - 1.0) * half_width)
         modules += [layer] if head else [layer, activation()]
     return nn.Sequential(*modules)
