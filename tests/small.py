@@ -82,16 +82,16 @@ class Samples:
         return x if self.y is None else (x, self.y[index])
 
 
-class Method:
+class Method(lysep.Method):
     """A method made of a function of (iterate, number of the call)."""
 
     def __init__(self, function):
         self.function, self.iterates = function, []
 
-    def sweep(self, iterate):
+    def sweep(self, iterate, memory):
         self.iterates.append(iterate)
-        return self.function(iterate, len(self.iterates)), SweepLog()
+        return self.function(iterate, len(self.iterates)), memory, SweepLog()
 
 
 def by_the_paper(iterate, call):
-    return lysep.Paper().sweep(iterate)[0]
+    return lysep.Paper().sweep(iterate, {})[0]

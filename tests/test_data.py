@@ -174,7 +174,7 @@ BAD = {
     **{f"tolerance={v!r}": ({"tolerance": v}, f"tolerance={v!r} must be") for v in (-1e-3, math.nan, "5")},
     **{f"seed={v!r}": ({"seed": v}, f"seed={v!r} must be") for v in (0.5, "a", None, True, -1, 2**70)},
     "unknown method": ({"method": "newton"}, "method='newton' is unknown", "'paper'", "lysep.Paper()"),
-    "no method": ({"method": 3}, "method=3 is neither a name nor an object with a sweep method"),
+    "no method": ({"method": 3}, "method=3 is neither a name nor an instance of a lysep.Method"),
     "a class": ({"method": lysep.Paper}, "method=", "Paper()"),
     "callbacks is one": ({"callbacks": print}, "callbacks"),
     "no callback": ({"callbacks": [print, 3]}, "callbacks", "3"),

@@ -209,8 +209,8 @@ REFUSED = {
 }  # fmt: skip
 
 
-class Never:
-    def sweep(self, iterate):
+class Never(lysep.Method):
+    def sweep(self, iterate, memory):
         raise AssertionError("the method was called although the model is refused")
 
 

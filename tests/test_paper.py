@@ -127,7 +127,7 @@ def test_lipschitz_steps_descend_without_a_trial(problem, seed):
     problem.model = nn.Sequential(*modules)
     method = lysep.Paper(step="lipschitz")
     check_sweeps(problem, method, 4, seed)
-    _, log = method.sweep(Iterate(lysep.separate(problem.model, problem.X, problem.y)))
+    _, _, log = method.sweep(Iterate(lysep.separate(problem.model, problem.X, problem.y)), {})
     assert log.line_search_evaluations == 0
 
 
@@ -188,7 +188,7 @@ def test_at_the_rounding_floor_frozen_blocks_are_skipped():
     y = (X[:, 0] > 0).long()
     it = Iterate(lysep.separate(model, X, y))
     for _ in range(5):
-        it, log = lysep.Paper().sweep(it)
+        it, _, log = lysep.Paper().sweep(it, {})
     assert log.skipped_updates > 0
     assert log.line_search_evaluations < 40
 
@@ -200,7 +200,7 @@ def test_a_sweep_that_cannot_gain_returns_its_argument():
 
     _, model, in_shape = NETWORKS[0]
     it = Iterate(lysep.separate(model.double(), torch.randn(9, *in_shape).double(), torch.arange(9) % 3))
-    new, log = Worse().sweep(it)
+    new, _, log = Worse().sweep(it, {})
     assert new is it
     assert log.rejected_updates >= 1
     assert isinstance(log, SweepLog)

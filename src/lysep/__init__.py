@@ -3,7 +3,7 @@
 from importlib.metadata import version
 
 from lysep.history import History
-from lysep.methods import Paper
+from lysep.methods import Method, Paper
 from lysep.network import ModelError
 from lysep.objective import SeparatedLoss, separated_loss
 from lysep.state import State, separate, write_back
@@ -14,6 +14,7 @@ __version__ = version("lysep")
 __all__ = [
     "FitResult",
     "History",
+    "Method",
     "ModelError",
     "Paper",
     "Progress",

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from lysep.arithmetic import exact
 from lysep.data import NonFiniteError, Source, check_classes
 from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
-from lysep.methods import Method, SweepLog, resolve
+from lysep.methods import Memory, Method, SweepLog, resolve
 from lysep.network import Network, parse, refuse_frozen
 from lysep.objective import Iterate, scores
 from lysep.state import State, checked, restart, separate_batch, write_back
@@ -142,10 +142,10 @@ def fit(
     held_out = None if validation is None else _validation(validation, network)
     batches = _Batches(source, network, batch_size, refresh_every, seed)
     with exact(network.device):
-        start = Iterate(separate_batch(model, network, *batches.next()))
+        start, memory = chosen.begin(Iterate(separate_batch(model, network, *batches.next())))
         if batch_size is None:
             check_classes(start.labels)  # of a dataset of pairs they are known only now
-        run = _Run(chosen, batches, held_out, tuple(callbacks), started, time_limit, tolerance, start)
+        run = _Run(chosen, batches, held_out, tuple(callbacks), started, time_limit, tolerance, start, memory)
         try:
             with tqdm(total=sweeps, disable=not progress, unit="sweep") as bar:
                 status = run.sweep_through(sweeps, bar)
@@ -159,7 +159,7 @@ def sweep(state: State, method: str | Method = "paper") -> State:
     """One sweep: the state after it. The argument is left unchanged."""
     chosen, state = resolve(method), checked(state)
     with exact(state.network.device):
-        iterate, _ = chosen.sweep(Iterate(state))
+        iterate, _, _ = chosen.sweep(*chosen.begin(Iterate(state)))
     return iterate.state
 
 
@@ -214,15 +214,16 @@ class _Run:
         time_limit: float | None,
         tolerance: float | None,
         start: Iterate,
+        memory: Memory,
     ) -> None:
-        self.iterate = start
+        self.iterate, self._memory = start, memory
         self.history = History(COLUMNS + (VALIDATION_COLUMNS if validation is not None else ()))
         self._method, self._batches, self._validation = method, batches, validation
         self._callbacks, self._started = callbacks, started
         self._time_limit, self._tolerance = time_limit, tolerance
 
     def sweep_through(self, sweeps: int, bar: Any) -> Status:
-        if not math.isfinite(self.iterate.objective):
+        if not math.isfinite(self._method.objective(self.iterate)):
             return Status.NON_FINITE
         for done in range(sweeps):
             if self._batches.due(done):
@@ -230,8 +231,8 @@ class _Run:
                     self._refresh()
                 except NonFiniteError:
                     return Status.NON_FINITE
-            new, log = self._method.sweep(self.iterate)
-            if not math.isfinite(new.objective):
+            new, self._memory, log = self._method.sweep(self.iterate, self._memory)
+            if not math.isfinite(self._method.objective(new)):
                 return Status.NON_FINITE
             stalled = new is self.iterate
             row = self._row(done + 1, new, log)
@@ -260,7 +261,7 @@ class _Run:
         row = {
             "sweep": sweep,
             "batch": self._batches.drawn,
-            "objective": it.objective,
+            "objective": self._method.objective(it),
             "separated_loss": it.separated_loss,
             "cross_entropy": cross_entropy,
             "accuracy": accuracy,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lysep.methods.base import Method, SweepLog
+from lysep.methods.base import Memory, Method, SweepLog
 from lysep.methods.paper import Paper
 
-__all__ = ["Method", "Paper", "SweepLog", "resolve"]
+__all__ = ["Memory", "Method", "Paper", "SweepLog", "resolve"]
 
 _BY_NAME = {"paper": Paper}
 
@@ -17,8 +17,8 @@ def resolve(method: str | Method) -> Method:
             names = ", ".join(repr(name) for name in sorted(_BY_NAME))
             raise ValueError(f"method={method!r} is unknown. Use one of {names}, or an instance such as lysep.Paper().")
         return _BY_NAME[method]()
-    if isinstance(method, type) and callable(getattr(method, "sweep", None)):
+    if isinstance(method, type) and issubclass(method, Method):
         raise ValueError(f"method={method!r} is a class; pass an instance: {method.__name__}().")
-    if not callable(getattr(method, "sweep", None)):
-        raise ValueError(f"method={method!r} is neither a name nor an object with a sweep method.")
+    if not isinstance(method, Method):
+        raise ValueError(f"method={method!r} is neither a name nor an instance of a lysep.Method.")
     return method

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from lysep.activations import Bounds
 from lysep.methods import lipschitz, updates
-from lysep.methods.base import SweepLog
+from lysep.methods.base import Memory, Method, SweepLog
 from lysep.objective import Iterate, squared_norm
 
 
 @dataclass(frozen=True)
-class Paper:
+class Paper(Method):
     """Layer separation as printed: alternating minimization of S, every block in the printed order.
 
     Parameters
@@ -54,7 +54,7 @@ class Paper:
         if not (_is_number(self.max_trials) and isinstance(self.max_trials, Integral) and self.max_trials >= 1):
             raise ValueError(f"max_trials={self.max_trials!r} must be a positive integer.")
 
-    def sweep(self, iterate: Iterate) -> tuple[Iterate, SweepLog]:
+    def sweep(self, iterate: Iterate, memory: Memory) -> tuple[Iterate, Memory, SweepLog]:
         """One iteration k of Algorithm 1 (FNN) or 2 (CNN)."""
         log = SweepLog()
         ridges, floors = iterate.ridges, iterate.rounding_floors  # λ_l depends on links below l only: still untouched
@@ -70,10 +70,10 @@ class Paper:
             else:
                 log.skipped_updates += 2
         if it.objective <= iterate.objective:
-            return it, log
+            return it, memory, log
         # Every block fell, yet the sum rose in its last digit: S has reached its rounding.
         log.rejected_updates += 1
-        return iterate, log
+        return iterate, memory, log
 
     def _step_head(self, it: Iterate, ridge: float, log: SweepLog) -> Iterate:
         """W_L ← W_L − τ ∇S(W_L)."""
