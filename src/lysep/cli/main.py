@@ -1,0 +1,52 @@
+"""`lysep`: one parser, one place where errors become a line and an exit code.
+
+A command is a function of the parsed arguments that returns nothing and raises ValueError, OSError or ImportError with
+a message for people. Its module has `add(commands)`, which declares its arguments; the modules are listed below.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from lysep import __version__
+
+_GROUPS: tuple[ModuleType, ...] = ()
+
+EXIT_FAILED = 1  # argparse exits with 2 on bad usage by itself
+EXIT_INTERRUPTED = 130  # as shells have it: 128 + SIGINT
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="lysep", description="Train deep softmax classifiers by layer separation.")
+    top.add_argument("--version", action="version", version=f"lysep {__version__}")
+    top.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for group in _GROUPS:
+        group.add(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the return value is the exit code."""
+    arguments = parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+    except KeyboardInterrupt:
+        print("lysep: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print(f"lysep: error: {_one_line(error)}", file=sys.stderr)
+        return EXIT_FAILED
+    return 0
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, ValueError | OSError | ImportError) and text:
+        return text
+    return f"{type(error).__name__}: {text} (a defect of lysep; --debug shows where)"
