@@ -13,6 +13,7 @@ from torch.nn.utils import parametrizations
 
 import lysep
 from architectures import ACTIVATIONS, perturbed_aux, problems
+from lysep.data import Batch
 from lysep.network import parse
 from lysep.state import forward, restart
 
@@ -384,7 +385,7 @@ def test_restart_keeps_the_parameters_and_runs_the_new_samples_through(problem, 
     inconsistent = perturbed_aux(state, torch.Generator().manual_seed(seed))
     state = lysep.separate(problem.model, problem.X, problem.y, inconsistent)
     X, y = problem.X.flip(0)[1:], problem.y.flip(0)[1:]
-    fresh = restart(state, X, y)
+    fresh = restart(state, Batch(X, y))
     for ours, theirs in zip(fresh.aux, linear_outputs(problem.model, X)[:-1], strict=True):
         torch.testing.assert_close(ours, theirs)
     for ours, theirs in zip(parameters_of(fresh), problem.model.parameters(), strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,14 +20,25 @@ class NonFiniteError(ValueError):
     """Features are NaN or infinite."""
 
 
+class Batch(NamedTuple):
+    """Samples as the network takes them; `sample_weight` in float64, None where every sample counts once."""
+
+    X: Tensor
+    y: Tensor
+    sample_weight: Tensor | None = None
+
+    def clone(self) -> Batch:
+        return Batch(*(None if values is None else values.clone() for values in self))  # type: ignore[arg-type]
+
+
 class Source:
     """Indexable samples with labels. Only the samples that are asked for are ever converted and held.
 
     `X` is a tensor, an array, a list, or anything with `len` and integer indexing; `y` may be left out where the items
-    of X are (features, label) pairs, as those of a torch Dataset.
+    of X are (features, label) pairs, as those of a torch Dataset. Samples of weight zero are left out.
     """
 
-    def __init__(self, X: Any, y: Any) -> None:
+    def __init__(self, X: Any, y: Any, sample_weight: Any = None) -> None:
         if hasattr(X, "to_numpy"):  # a data frame
             X = X.to_numpy()
         _refuse_containers(X)
@@ -45,13 +56,17 @@ class Source:
                 )
         self.X = X
         self.y = None if self._pairs else _label_tensor(y)
-        if len(self) == 0:
+        if len(X) == 0:
             raise ValueError("X is empty; there is nothing to train on.")
-        if self.y is not None and len(self.y) != len(self):
-            raise ValueError(f"X has {len(self)} samples, but y has {len(self.y)} labels.")
+        if self.y is not None and len(self.y) != len(X):
+            raise ValueError(f"X has {len(X)} samples, but y has {len(self.y)} labels.")
+        self._sample_weight = None if sample_weight is None else _weight_tensor(sample_weight, len(X))
+        self._kept: Tensor | None = None
+        if self._sample_weight is not None and not bool(self._sample_weight.all()):
+            self._kept = self._sample_weight.nonzero().squeeze(1)
 
     def __len__(self) -> int:
-        return len(self.X)
+        return len(self.X) if self._kept is None else len(self._kept)
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
@@ -61,24 +76,27 @@ class Source:
         """All that can be checked without loading a sample: labels, and features that are in memory already."""
         if self.y is not None:
             _check_range(self.y, network)
-            check_classes(self.y)
+            check_classes(_chosen(self.y, self._kept))
         if self._whole:
             _check_finite(self.X, None, network.dtype)
 
-    def batch(self, indices: Tensor | None, network: Network) -> tuple[Tensor, Tensor]:
+    def batch(self, indices: Tensor | None, network: Network) -> Batch:
         """The samples of the given indices (all for None) in the network's dtype, on its device."""
+        if self._kept is not None:
+            indices = self._kept if indices is None else self._kept[indices]
         y = None if self.y is None else _chosen(self.y, indices)
         if self._whole:
             X = _chosen(self.X, indices)
         else:
-            X, paired = self._load(range(len(self)) if indices is None else indices.tolist())
+            X, paired = self._load(range(len(self.X)) if indices is None else indices.tolist())
             y = paired if y is None else y
         if tuple(X.shape[1:]) != network.in_shape:
             raise ValueError(f"samples have shape {tuple(X.shape[1:])}, but the model takes {network.in_shape}.")
         _check_finite(X, indices, network.dtype)
         assert y is not None  # given, or from pairs
         _check_range(y, network)
-        return X.to(network.device, network.dtype), y.to(network.device)
+        weights = None if self._sample_weight is None else _chosen(self._sample_weight, indices).to(network.device)
+        return Batch(X.to(network.device, network.dtype), y.to(network.device), weights)
 
     def _load(self, indices: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         samples, labels = zip(*(self._sample(i) for i in indices), strict=True)
@@ -169,6 +187,25 @@ def _label_tensor(y: Any) -> Tensor:
             "Convert them: y.long() or y.astype(int)."
         )
     return labels.long()
+
+
+def _weight_tensor(sample_weight: Any, samples: int) -> Tensor:
+    weights = as_tensor(sample_weight, "sample_weight").cpu().double()
+    check_weights(weights, samples)
+    return weights
+
+
+def check_weights(weights: Tensor, samples: int) -> None:
+    if tuple(weights.shape) != (samples,):
+        raise ValueError(
+            f"sample_weight has shape {tuple(weights.shape)}; it needs one number a sample, shape ({samples},)."
+        )
+    bad = ~(torch.isfinite(weights) & (weights >= 0.0))
+    if bool(bad.any()):
+        first = int(bad.nonzero()[0])
+        raise ValueError(f"sample_weight[{first}] is {float(weights[first])}; weights must be finite and not negative.")
+    if not bool(weights.any()):
+        raise ValueError("sample_weight is zero for every sample; there is nothing to train on.")
 
 
 def _check_range(y: Tensor, network: Network) -> None:

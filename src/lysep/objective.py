@@ -18,8 +18,7 @@ from lysep import head
 from lysep.arithmetic import exact
 from lysep.network import Network
 from lysep.state import State, checked, forward, separate
-
-_BLOCK = 2**17  # numbers; a mebibyte in float64 stays in the cache, larger temporaries cost more than the sum
+from lysep.sums import squared_norm, weighted_mean
 
 
 class Iterate:
@@ -30,7 +29,8 @@ class Iterate:
 
     def __init__(self, state: State) -> None:
         self.network: Network = state.network
-        self.inputs, self.labels = state.inputs, state.labels
+        self.inputs, self.labels, self.sample_weight = state.inputs, state.labels, state.sample_weight
+        self.samples = float(len(self.labels)) if self.sample_weight is None else float(self.sample_weight.sum())
         self.weights = [*state.weights, state.head_weight]
         self.biases = [*state.biases, state.head_bias]
         self.aux = [_columnwise(c) for c in state.aux]
@@ -57,6 +57,7 @@ class Iterate:
             list(self.aux),
             self.weights[-1],
             self.biases[-1],
+            self.sample_weight,
         )
 
     # -- changing one block ------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ class Iterate:
         floors = []
         for (mantissa, exponent), c in zip(_products_above(self.norms), [*self.aux, None], strict=True):
             floor = _times((in_objective / mantissa, -exponent), 1.0) if mantissa > 0.0 else math.inf
-            floors.append(floor if c is None else max(floor, in_gap * squared_norm(c)))
+            floors.append(floor if c is None else max(floor, in_gap * squared_norm(c, self.sample_weight)))
         return floors
 
     @property
@@ -132,11 +133,11 @@ class Iterate:
     @property
     def separated_loss(self) -> float:
         """𝓛_S = sqrt(S / N)."""
-        return math.sqrt(self.objective / len(self.labels))
+        return math.sqrt(self.objective / self.samples)
 
     def scores(self) -> tuple[float, float]:
         """Cross-entropy and accuracy of the nested network with these parameters."""
-        return scores(self.network, self.weights, self.biases, self.inputs, self.labels)
+        return scores(self.network, self.weights, self.biases, self.inputs, self.labels, self.sample_weight)
 
     # -- evaluation --------------------------------------------------------------------------------------------------
 
@@ -158,11 +159,11 @@ class Iterate:
         produced = mapped if bias is None else self.network.layers[l].link.add_bias(mapped, bias)
         if l < self.network.depth - 1:
             self.gaps[l] = produced - self.aux[l]
-            self.squares[l] = squared_norm(self.gaps[l])
+            self.squares[l] = squared_norm(self.gaps[l], self.sample_weight)
         else:
             self.log_probs = head.log_probabilities(produced)
             self.residuals = head.residuals(self.log_probs, self.labels)
-            self.squares[l] = squared_norm(self.residuals)
+            self.squares[l] = squared_norm(self.residuals, self.sample_weight)
 
 
 @dataclass(frozen=True)
@@ -181,15 +182,20 @@ class SeparatedLoss:
 
 
 def separated_loss(
-    model: nn.Module | State, X: object = None, y: object = None, aux: Sequence[Tensor] | None = None
+    model: nn.Module | State,
+    X: object = None,
+    y: object = None,
+    aux: Sequence[Tensor] | None = None,
+    *,
+    sample_weight: object = None,
 ) -> SeparatedLoss:
     """Evaluate the separated objective of a State, or of a model on X and y (without `aux`: by a forward pass)."""
     if isinstance(model, State):
-        if X is not None or y is not None or aux is not None:
+        if any(argument is not None for argument in (X, y, aux, sample_weight)):
             raise ValueError("separated_loss(state) takes nothing else: a State brings its data and its aux.")
         state = checked(model)
     else:
-        state = separate(model, X, y, aux)
+        state = separate(model, X, y, aux, sample_weight=sample_weight)
     with exact(state.network.device):
         iterate = Iterate(state)
         cross_entropy, accuracy = iterate.scores()
@@ -212,18 +218,13 @@ def scores(
     biases: Sequence[Tensor | None],
     inputs: Tensor,
     labels: Tensor,
+    sample_weight: Tensor | None = None,
 ) -> tuple[float, float]:
     """Cross-entropy, eq. (2.3), and accuracy of the nested network."""
     log_probs = head.log_probabilities(forward(network, weights, biases, inputs)[-1])
-    cross_entropy = head.residuals(log_probs, labels).mean(dtype=torch.float64)
-    correct = (log_probs.argmax(1) == labels).double().mean()
+    cross_entropy = weighted_mean(head.residuals(log_probs, labels), sample_weight)
+    correct = weighted_mean((log_probs.argmax(1) == labels).double(), sample_weight)
     return float(cross_entropy), float(correct)
-
-
-def squared_norm(x: Tensor) -> float:
-    """‖x‖_F², summed in float64 whatever the dtype of x; block by block, so that no copy of x is ever made."""
-    flat = (x.T if x.dim() == 2 and not x.is_contiguous() else x).reshape(-1)
-    return float(sum(torch.dot(block, block) for block in map(Tensor.double, flat.split(_BLOCK))))
 
 
 def _columnwise(c: Tensor) -> Tensor:

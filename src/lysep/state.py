@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lysep.arithmetic import exact
-from lysep.data import Source, as_tensor
+from lysep.data import Batch, Source, as_tensor, check_weights
 from lysep.network import ModelError, Network, linear_modules, parse
 
 
@@ -19,6 +19,7 @@ class State:
 
     `weights`, `biases` and `aux` have one entry a link (the hidden layers, first to last), parameters in PyTorch's own
     layout; a bias is None where the module has none. `aux[l]` is c_l: the pre-activation that link l should produce.
+    A sample of weight w counts as w samples, in every sum and every mean; without weights, all count once.
     """
 
     network: Network
@@ -29,12 +30,20 @@ class State:
     aux: list[Tensor]
     head_weight: Tensor
     head_bias: Tensor | None
+    sample_weight: Tensor | None = None
 
 
-def separate(model: nn.Module, X: object, y: object = None, aux: Sequence[Tensor] | None = None) -> State:
+def separate(
+    model: nn.Module,
+    X: object,
+    y: object = None,
+    aux: Sequence[Tensor] | None = None,
+    *,
+    sample_weight: object = None,
+) -> State:
     """Take a model apart into a State; without `aux`, by a forward pass, so that every gap is zero.
 
-    X and y as for `fit`. The model is only read; parameters and data are copied.
+    X, y and sample_weight as for `fit`. The model is only read; parameters and data are copied.
 
     >>> import torch, lysep
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
@@ -42,33 +51,28 @@ def separate(model: nn.Module, X: object, y: object = None, aux: Sequence[Tensor
     >>> [tuple(c.shape) for c in state.aux]
     [(4, 5)]
     """
-    source = Source(X, y)
+    source = Source(X, y, sample_weight)
     network = parse(model, source.sample_shape)
-    inputs, labels = source.batch(None, network)
+    batch = source.batch(None, network)
     with exact(network.device):
-        return separate_batch(model, network, inputs.clone(), labels.clone(), aux)
+        return separate_batch(model, network, batch.clone(), aux)
 
 
-def separate_batch(
-    model: nn.Module,
-    network: Network,
-    inputs: Tensor,
-    labels: Tensor,
-    aux: Sequence[Tensor] | None = None,
-) -> State:
+def separate_batch(model: nn.Module, network: Network, batch: Batch, aux: Sequence[Tensor] | None = None) -> State:
     """`separate` for data that is checked already."""
     modules = linear_modules(model)
     weights = [m.weight.detach().clone() for m in modules]
     biases = [None if m.bias is None else m.bias.detach().clone() for m in modules]
-    chosen = forward(network, weights, biases, inputs)[:-1] if aux is None else _check_aux(network, aux, len(inputs))
-    return State(network, inputs, labels, weights[:-1], biases[:-1], chosen, weights[-1], biases[-1])
+    X, y, sample_weight = batch
+    chosen = forward(network, weights, biases, X)[:-1] if aux is None else _check_aux(network, aux, len(X))
+    return State(network, X, y, weights[:-1], biases[:-1], chosen, weights[-1], biases[-1], sample_weight)
 
 
-def restart(state: State, inputs: Tensor, labels: Tensor) -> State:
+def restart(state: State, batch: Batch) -> State:
     """The same parameters on other samples, with auxiliary variables by a forward pass."""
     weights, biases = [*state.weights, state.head_weight], [*state.biases, state.head_bias]
-    aux = forward(state.network, weights, biases, inputs)[:-1]
-    return replace(state, inputs=inputs, labels=labels, aux=aux)
+    aux = forward(state.network, weights, biases, batch.X)[:-1]
+    return replace(state, inputs=batch.X, labels=batch.y, sample_weight=batch.sample_weight, aux=aux)
 
 
 def forward(
@@ -126,6 +130,8 @@ def checked(state: object) -> State:
                 continue
             if not isinstance(parameter, Tensor) or (tuple(parameter.shape), parameter.dtype) != (shape, network.dtype):
                 raise ValueError(f"the {name} of layer {place} must be a tensor of shape {shape} in {network.dtype}.")
+    if state.sample_weight is not None:
+        check_weights(state.sample_weight, len(state.inputs))
     return replace(state, aux=_check_aux(network, state.aux, len(state.inputs)))
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from lysep.arithmetic import exact
-from lysep.data import NonFiniteError, Source, check_classes
+from lysep.data import Batch, NonFiniteError, Source, check_classes
 from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Memory, Method, SweepLog, resolve
 from lysep.network import Network, parse, refuse_frozen
@@ -72,6 +72,7 @@ def fit(
     X: Any,
     y: Any = None,
     *,
+    sample_weight: Any = None,
     method: str | Method = "paper",
     sweeps: int = 1000,
     batch_size: int | None = None,
@@ -93,6 +94,8 @@ def fit(
     X, y
         Samples in rows and integer labels 0 … classes−1: tensors, arrays, data frames, or any indexable dataset (which
         may yield (features, label) pairs; then leave y out).
+    sample_weight
+        One number a sample, not negative; a sample of weight 2 counts as two samples. None: all count once.
     method
         "paper" or an instance with options, such as `lysep.Paper(step="lipschitz")`.
     sweeps
@@ -133,7 +136,7 @@ def fit(
     """
     started = time.perf_counter()
     chosen = resolve(method)
-    source = Source(X, y)
+    source = Source(X, y, sample_weight)
     _check_options(len(source), sweeps, batch_size, refresh_every, time_limit, tolerance, seed)
     _check_callbacks(callbacks)
     network = parse(model, source.sample_shape)
@@ -142,7 +145,7 @@ def fit(
     held_out = None if validation is None else _validation(validation, network)
     batches = _Batches(source, network, batch_size, refresh_every, seed)
     with exact(network.device):
-        start, memory = chosen.begin(Iterate(separate_batch(model, network, *batches.next())))
+        start, memory = chosen.begin(Iterate(separate_batch(model, network, batches.next())))
         if batch_size is None:
             check_classes(start.labels)  # of a dataset of pairs they are known only now
         run = _Run(chosen, batches, held_out, tuple(callbacks), started, time_limit, tolerance, start, memory)
@@ -193,7 +196,7 @@ class _Batches:
     def due(self, sweeps_done: int) -> bool:
         return self._size is not None and sweeps_done > 0 and sweeps_done % self._refresh_every == 0
 
-    def next(self) -> tuple[Tensor, Tensor]:
+    def next(self) -> Batch:
         self.drawn += 1
         if self._size is None:
             return self._source.batch(None, self._network)
@@ -208,7 +211,7 @@ class _Run:
         self,
         method: Method,
         batches: _Batches,
-        validation: tuple[Tensor, Tensor] | None,
+        validation: Batch | None,
         callbacks: tuple[Callback, ...],
         started: float,
         time_limit: float | None,
@@ -254,7 +257,7 @@ class _Run:
         return Status.COMPLETED
 
     def _refresh(self) -> None:
-        self.iterate = Iterate(restart(self.iterate.state, *self._batches.next()))
+        self.iterate = Iterate(restart(self.iterate.state, self._batches.next()))
 
     def _row(self, sweep: int, it: Iterate, log: SweepLog) -> dict[str, float]:
         cross_entropy, accuracy = it.scores()
@@ -295,7 +298,7 @@ def _says_stop(answer: Any) -> bool:
     return isinstance(answer, bool | np.bool_) and bool(answer)
 
 
-def _validation(pair: Any, network: Network) -> tuple[Tensor, Tensor]:
+def _validation(pair: Any, network: Network) -> Batch:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ValueError(f"validation must be a pair (X, y), but is a {type(pair).__name__}.")
     try:

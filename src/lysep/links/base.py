@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lysep.links.fixed import FixedMap
 from lysep.links.least_squares import solve_ridge
+from lysep.sums import per_sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,7 @@ class Link(ABC):
         """mapped + b 1ᵀ."""
 
     @abstractmethod
-    def mean(self, values: Tensor) -> Tensor:
+    def mean(self, values: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The least-squares solution b of b 1ᵀ = values: the mean over everything that shares an entry of b."""
 
     @abstractmethod
@@ -100,11 +101,16 @@ class Link(ABC):
             total = total + G.T @ V
         return total.reshape(self.weight_shape)
 
-    def solve(self, features: Tensor, gap: Tensor, ridge: float, weight: Tensor) -> Tensor:
+    def solve(
+        self, features: Tensor, gap: Tensor, ridge: float, weight: Tensor, sample_weight: Tensor | None = None
+    ) -> Tensor:
         """The weight that minimizes ‖gap‖² + ridge·‖K P‖², where `gap` is what it is with the present weight.
 
         Eq. (3.10) for a dense and eq. (4.6) for a convolution link.
         """
+        if sample_weight is not None:
+            root = sample_weight.sqrt()
+            features, gap = per_sample(root, features), per_sample(root, gap)
         current = weight.double().reshape(weight.shape[0], -1).T
         change = solve_ridge(lambda: self.rows(features, -gap), ridge, self.metric, current)
         return (current + change).T.reshape(weight.shape).to(weight.dtype)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lysep.links.base import KroneckerMetric, Link
 from lysep.links.fixed import FixedMap
+from lysep.sums import weighted_mean
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class DenseLink(Link):
     def add_bias(self, mapped: Tensor, bias: Tensor) -> Tensor:
         return mapped + bias
 
-    def mean(self, values: Tensor) -> Tensor:
-        return values.mean(0, dtype=torch.float64).to(values.dtype)
+    def mean(self, values: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        return weighted_mean(values, sample_weight).to(values.dtype)
 
     def rows(self, features: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         yield features.double(), target.double()

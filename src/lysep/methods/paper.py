@@ -18,7 +18,8 @@ from torch import Tensor
 from lysep.activations import Bounds
 from lysep.methods import lipschitz, updates
 from lysep.methods.base import Memory, Method, SweepLog
-from lysep.objective import Iterate, squared_norm
+from lysep.objective import Iterate
+from lysep.sums import squared_norm
 
 
 @dataclass(frozen=True)

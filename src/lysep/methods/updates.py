@@ -15,6 +15,7 @@ from torch import Tensor
 from lysep import head
 from lysep.methods.base import SweepLog
 from lysep.objective import Iterate
+from lysep.sums import per_sample
 
 # -- the terms that one block touches --------------------------------------------------------------------------------
 
@@ -40,22 +41,27 @@ def link_terms(it: Iterate, l: int, ridge: float) -> float:
 def head_gradient(it: Iterate, ridge: float) -> tuple[Tensor, Tensor | None]:
     """½ ∇S in W_L, eq. (3.15), and in the head's bias, which the ridge does not touch."""
     link, W = it.network.layers[-1].link, it.weights[-1]
-    weighted = _weighted_errors(it)
-    grad_weight = link.correlate(it.features[-1], weighted) + ridge * link.metric.apply(W)
-    grad_bias = None if it.biases[-1] is None else weighted.sum(0, dtype=torch.float64)
+    slopes = _residual_slopes(it)
+    if it.sample_weight is not None:
+        slopes = per_sample(it.sample_weight, slopes)
+    grad_weight = link.correlate(it.features[-1], slopes) + ridge * link.metric.apply(W)
+    grad_bias = None if it.biases[-1] is None else slopes.sum(0, dtype=torch.float64)
     return grad_weight, grad_bias
 
 
 def aux_gradient(it: Iterate, l: int) -> Tensor:
-    """½ ∇S in c_l over ω_{l+1}: eq. (3.12), and eq. (3.14) below the head."""
-    above = it.gaps[l + 1] if l + 1 < len(it.gaps) else _weighted_errors(it)
+    """½ ∇S in c_l over ω_{l+1}: eq. (3.12), and eq. (3.14) below the head.
+
+    For every sample by itself, and so not times its weight: a sample of weight two moves like two of weight one.
+    """
+    above = it.gaps[l + 1] if l + 1 < len(it.gaps) else _residual_slopes(it)
     layer = it.network.layers[l + 1]
     pulled = layer.link.pull_back(it.weights[l + 1], above)
     slope = layer.activation.derivative(it.aux[l], it.active[l + 1])
     return torch.addcmul(-it.norms[l + 1] * it.gaps[l], pulled, slope)
 
 
-def _weighted_errors(it: Iterate) -> Tensor:
+def _residual_slopes(it: Iterate) -> Tensor:
     """(P − A) diag(R): half the gradient of ‖R‖² in the logits."""
     return head.errors(it.log_probs, it.labels) * it.residuals[:, None]
 
@@ -71,6 +77,8 @@ def head_curvature(it: Iterate, ridge: float) -> float:
     """
     squares = it.features[-1].double().square().sum(1) + (0.0 if it.biases[-1] is None else 1.0)
     curvatures = head.errors(it.log_probs, it.labels).double().square().sum(1) + 0.5 * it.residuals.double()
+    if it.sample_weight is not None:
+        curvatures = curvatures * it.sample_weight
     return float(curvatures @ squares) + ridge * it.network.layers[-1].link.metric.largest
 
 
@@ -91,7 +99,8 @@ def move_aux(it: Iterate, l: int, gradient: Tensor, step: float) -> Iterate:
 def solve_weight(it: Iterate, l: int, ridge: float, log: SweepLog) -> Iterate:
     """W_l (or the shared kernel) by ridge least squares, eqs. (3.10) and (4.6)."""
     try:
-        weight = it.network.layers[l].link.solve(it.features[l], it.gaps[l], ridge, it.weights[l])
+        link = it.network.layers[l].link
+        weight = link.solve(it.features[l], it.gaps[l], ridge, it.weights[l], it.sample_weight)
     except torch.linalg.LinAlgError:  # features so large that their products overflow
         log.rejected_updates += 1
         return it
@@ -103,7 +112,7 @@ def solve_bias(it: Iterate, l: int, ridge: float, log: SweepLog) -> Iterate:
     bias = it.biases[l]
     if bias is None:
         return it
-    better = bias - it.network.layers[l].link.mean(it.gaps[l])
+    better = bias - it.network.layers[l].link.mean(it.gaps[l], it.sample_weight)
     return keep_if_lower(it, it.with_parameters(l, it.weights[l], better), lambda i: link_terms(i, l, ridge), log)
 
 
