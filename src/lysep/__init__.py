@@ -3,7 +3,7 @@
 from importlib.metadata import version
 
 from lysep.history import History
-from lysep.methods import Method, Paper
+from lysep.methods import Fast, Method, Paper
 from lysep.network import ModelError
 from lysep.objective import SeparatedLoss, separated_loss
 from lysep.state import State, separate, write_back
@@ -12,6 +12,7 @@ from lysep.training import FitResult, Progress, Status, fit, sweep
 __version__ = version("lysep")
 
 __all__ = [
+    "Fast",
     "FitResult",
     "History",
     "Method",
