@@ -46,8 +46,8 @@ class ConvLink(Link):
         extended: Tensor = conv2d_input(shape, weight, grad, self.stride, self.padding, self.dilation)
         return extended[:, :, :height, :width]
 
-    def add_bias(self, mapped: Tensor, bias: Tensor) -> Tensor:
-        return mapped + bias[:, None, None]
+    def add_bias(self, mapped: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.add(mapped, bias[:, None, None], out=out)
 
     def mean(self, values: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         if sample_weight is None:
