@@ -29,7 +29,7 @@ Watch = Callable[[int], None]
 """Called with the number of iterations done. What it raises ends the run, which is then not recorded."""
 
 
-class Interrupted(Exception):
+class RunInterruptedError(Exception):
     """Raised by a `Watch` to end a run that is not to be recorded."""
 
 
