@@ -6,7 +6,7 @@ import argparse
 import os
 from dataclasses import replace
 
-from lysep.studies.paper import FIGURES, METHODS, SEEDS, SWEEPS, TABLES
+from lysep.studies.paper import FIGURES, METHODS, SEEDS, STAND_INS, SWEEPS, TABLES
 from lysep.studies.reproduce import FULL, QUICK, reproduce
 from lysep.studies.runs import Store
 
@@ -32,6 +32,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help=f"a network (3,10), a time slice (t=0.004) or a method ({', '.join(METHODS)}); may be repeated",
     )
     command.add_argument("--runs", default="runs", metavar="DIR", help="where the runs are kept (default: runs)")
+    command.add_argument(
+        "--data", choices=["mnist", *STAND_INS], default="mnist", help="digits: a stand-in for MNIST that needs no network"
+    )
     command.add_argument("--quick", action="store_true", help="a few sweeps and two seeds: minutes, to see it work")
     command.add_argument("--device", default="cpu", help='"cuda": all processes share the GPU (for table3)')
     command.add_argument(
@@ -48,6 +51,7 @@ def _run(arguments: argparse.Namespace) -> None:
         Store(arguments.runs),
         effort,
         only=arguments.only,
+        data=arguments.data,
         jobs=arguments.jobs,
         device=arguments.device,
         minutes=arguments.minutes,

@@ -25,13 +25,14 @@ def reproduce(
     effort: Effort = FULL,
     *,
     only: Sequence[str] = (),
+    data: str = "mnist",
     jobs: int = 1,
     device: str = "cpu",
     minutes: float | None = None,
     say: Say = print,
 ) -> list[Cell]:
     """Run what a table, a figure or "all" needs and the store does not have yet. Returns the cells it is made of."""
-    cells = cells_of(name, only)
+    cells = cells_of(name, only, data)
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
     tuning = _missing((s for cell in cells for s in all_tuning_specifications(cell, effort)), store)
     # What is chosen changes no cost: the first candidate stands for it.

@@ -36,9 +36,10 @@ def candidates(cell: Cell) -> list[Choice]:
 
 
 def tuning_specifications(cell: Cell, choice: Choice, effort: Effort) -> list[dict[str, Any]]:
-    where, sweeps = table_of(cell).tuning_cell(cell), min(effort.tuning_sweeps, effort.sweeps)
+    table = table_of(cell)
+    sweeps = min(effort.tuning_sweeps, table.tuning_sweeps, effort.sweeps)
     return [
-        where.specification(seed, sweeps, TUNING_DATA_SEED, choice.start, **choice.options)
+        table.tuning_cell(cell).specification(seed, sweeps, TUNING_DATA_SEED, choice.start, **choice.options)
         for seed in effort.tuning_seeds
     ]
 
