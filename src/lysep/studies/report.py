@@ -12,7 +12,7 @@ from statistics import mean
 from typing import Any
 
 from lysep.studies import figures, page
-from lysep.studies.paper import ALL_TABLES, DATA_SEED, FIGURES, METHODS, SEEDS, SWEEPS, TUNING_DATA_SEED, Cell, Table
+from lysep.studies.paper import ALL_TABLES, FIGURES, METHODS, SEEDS, SWEEPS, TUNING_DATA_SEED, Cell, Table
 from lysep.studies.runs import Run, Store
 from lysep.studies.tables import Row, heads, markdown, missed, rows
 from lysep.studies.tuning import late_loss
@@ -30,7 +30,7 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Grid:
-    """What a method chose from on one network: the mean loss of every start and learning rate; None if it failed."""
+    """What a method chose from on one network: the mean loss by start and learning rate; infinite if a run failed."""
 
     network: tuple[int, int]
     method: str
@@ -74,3 +74,85 @@ def _rows(found: Sequence[Row | Cell]) -> list[Row]:
 
 def _file_name(table: Table) -> str:
     return f"{table.name}-{table.problem}" if table.stand_in else table.name
+
+
+def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
+    """What a reader must know of the rows: what they can be compared with, what was not reached, what was not run."""
+    done = _rows(found)
+    said = [_COMPARED["stand-in" if table.stand_in else "full" if table.batch_size is None else "batches"]]
+    if not table.stand_in and done:
+        worse = missed(table, found)
+        said.append(
+            f"Worse than the paper's LySep row by more than two of its standard deviations: {'; '.join(worse)}."
+            if worse
+            else "Every LySep row that was run is within two of the paper's standard deviations, or better."
+        )
+    missing = [_name(cell) for cell in found if isinstance(cell, Cell)]
+    if missing:
+        said.append(f"Not run: {'; '.join(missing)}.")
+    for what, wanted, had in (("seeds", SEEDS, _seeds), ("iterations", SWEEPS, _sweeps)):
+        fewer = Counter(had(row) for row in done if had(row) < wanted)
+        rest = ", ".join(f"{count} rows with {number:,}" for number, count in sorted(fewer.items()))
+        if rest:
+            said.append(f"Fewer {what} than the paper's {wanted:,}: {rest}.")
+    early = Counter(
+        METHODS[row.cell.method]
+        for row in done
+        for run in row.runs
+        if run.outcome.sweeps < run.specification["sweeps"]
+    )
+    said += [
+        f"{count} runs of {method} ended early, because no step lowered the loss any more in floating point."
+        for method, count in early.items()
+    ]
+    return said
+
+
+_COMPARED = {
+    "full": "Training figures are those of all training samples after the last iteration, as the paper's are. A "
+    "difference is in the paper's standard deviations: below zero is better for the cross-entropy, above zero for the "
+    "accuracy. Test accuracies are ours alone; the paper prints none.",
+    "batches": "The paper records its training figures throughout the iterations, on a training subset of 1,500 images "
+    "that is replaced every 200 of them, and does not say on which images. Layer separation has auxiliary variables for "
+    "the subset alone, and scoring all 60,000 images would cost many times the iteration itself: most probably the "
+    "printed figures are those of the subset in hand, so it is the last batch that they are compared with. All training "
+    "images and the test images are shown beside it.",
+    "stand-in": "These are scikit-learn's 1,797 digits of 8 × 8 pixels in place of MNIST: a check that everything "
+    "works, nothing to compare the paper's figures with.",
+}
+
+
+def _name(cell: Cell) -> str:
+    at = "" if cell.time is None else f" t = {cell.time:g}"
+    return f"({cell.network[0]},{cell.network[1]}){at} {METHODS[cell.method]}"
+
+
+def _seeds(row: Row) -> int:
+    return row.seeds + len(row.failed)
+
+
+def _sweeps(row: Row) -> int:
+    return int(row.specification["sweeps"])
+
+
+def grids(table: Table, runs: Iterable[Run]) -> list[Grid]:
+    """What the methods chose their start and learning rate from, network by network."""
+    losses: dict[tuple[Any, ...], dict[tuple[str, float | None], list[float]]] = defaultdict(lambda: defaultdict(list))
+    seeds: dict[tuple[Any, ...], set[int]] = defaultdict(set)
+    for run in runs:
+        s = run.specification
+        if s["problem"] == table.problem and s["data_seed"] == TUNING_DATA_SEED:
+            kind = (tuple(s["network"]), s["method"], s["sweeps"])
+            losses[kind][s["start"], s.get("learning_rate")].append(late_loss(run))
+            seeds[kind].add(s["seed"])
+    longest = {kind[:2]: kind for kind in sorted(losses, key=lambda kind: int(kind[2]))}
+    order = {(cell.network, cell.method): place for place, cell in enumerate(table.cells)}
+    return [
+        Grid(*longest[key], len(seeds[longest[key]]), {c: mean(v) for c, v in losses[longest[key]].items()})
+        for key in sorted(longest, key=lambda key: order.get(key, 0))
+    ]
+
+
+def machines(runs: Iterable[Run]) -> list[tuple[str, int]]:
+    """Every machine with its versions, and how many runs it did."""
+    return Counter(json.dumps(run.machine) for run in runs).most_common()
