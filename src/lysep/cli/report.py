@@ -12,7 +12,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "report",
         help="draw tables and figures from runs",
-        description="Draw one self-contained page of all tables and figures, and each of them as Markdown, PNG and SVG.",
+        description="Draw one self-contained page of all tables and figures, and each as Markdown, PNG and SVG.",
     )
     command.add_argument("runs", nargs="?", default="runs", help="the folder of runs (default: runs)")
     command.add_argument("-o", "--out", type=Path, default=Path("report"), help="where to write (default: report)")

@@ -122,7 +122,7 @@ def _grid(grid: Grid) -> str:
     body = "".join(
         f'<tr><td class="text">{start}</td>'
         + "".join(
-            f'<td{" class=chosen" if (start, rate) == lowest else ""}>{_loss(grid.losses.get((start, rate)))}</td>'
+            f"<td{' class=chosen' if (start, rate) == lowest else ''}>{_loss(grid.losses.get((start, rate)))}</td>"
             for rate in rates
         )
         + "</tr>"

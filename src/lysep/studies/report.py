@@ -6,15 +6,13 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from lysep.studies import figures, page
 from lysep.studies.paper import ALL_TABLES, FIGURES, METHODS, SEEDS, SWEEPS, TUNING_DATA_SEED, Cell, Table
 from lysep.studies.runs import Run, Store
-from lysep.studies.tables import Row, heads, markdown, missed, rows
+from lysep.studies.tables import Row, markdown, missed, rows
 from lysep.studies.tuning import late_loss
 
 CAPTIONS = {
@@ -26,6 +24,9 @@ CAPTIONS = {
     "figure4": "Figure 4: the solution of the Allen-Cahn equation, and the test samples as classified by the best seed "
     "of each method on the (20,20) network. Black squares are misclassified; the line is the true interface.",
 }
+
+
+_Kind = tuple[tuple[int, int], str, int]  # network, method, iterations
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ def write_report(store: Store, out: Path) -> Path:
     shown = {table: found for table, found in tables.items() if not table.stand_in or _rows(found)}
     sections = [page.table(table, found, notes(table, found), grids(table, runs)) for table, found in shown.items()]
     for table, found in shown.items():
-        text = f"# {table.title}\n\n{markdown(table, found)}\n{''.join(f'- {note}\n' for note in notes(table, found))}"
-        (out / f"{_file_name(table)}.md").write_text(text)
+        said = "".join(f"- {note}\n" for note in notes(table, found))
+        (out / f"{_file_name(table)}.md").write_text(f"# {table.title}\n\n{markdown(table, found)}\n{said}")
     by_cell = {row.cell: row for found in tables.values() for row in _rows(found)}
     sections += [_figure(name, by_cell, out) for name in FIGURES]
     sections += [page.failures([run for run in runs if not run.ok]), page.machines(machines(runs))]
@@ -96,10 +97,7 @@ def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
         if rest:
             said.append(f"Fewer {what} than the paper's {wanted:,}: {rest}.")
     early = Counter(
-        METHODS[row.cell.method]
-        for row in done
-        for run in row.runs
-        if run.outcome.sweeps < run.specification["sweeps"]
+        METHODS[row.cell.method] for row in done for run in row.runs if run.outcome.sweeps < run.specification["sweeps"]
     )
     said += [
         f"{count} runs of {method} ended early, because no step lowered the loss any more in floating point."
@@ -113,10 +111,10 @@ _COMPARED = {
     "difference is in the paper's standard deviations: below zero is better for the cross-entropy, above zero for the "
     "accuracy. Test accuracies are ours alone; the paper prints none.",
     "batches": "The paper records its training figures throughout the iterations, on a training subset of 1,500 images "
-    "that is replaced every 200 of them, and does not say on which images. Layer separation has auxiliary variables for "
-    "the subset alone, and scoring all 60,000 images would cost many times the iteration itself: most probably the "
-    "printed figures are those of the subset in hand, so it is the last batch that they are compared with. All training "
-    "images and the test images are shown beside it.",
+    "that is replaced every 200 of them, and does not say on which images. Layer separation has auxiliary variables "
+    "for the subset alone, and scoring all 60,000 images would cost many times the iteration itself: most probably the "
+    "printed figures are those of the subset in hand, so it is the last batch that they are compared with. All "
+    "training images and the test images are shown beside it.",
     "stand-in": "These are scikit-learn's 1,797 digits of 8 × 8 pixels in place of MNIST: a check that everything "
     "works, nothing to compare the paper's figures with.",
 }
@@ -137,20 +135,22 @@ def _sweeps(row: Row) -> int:
 
 def grids(table: Table, runs: Iterable[Run]) -> list[Grid]:
     """What the methods chose their start and learning rate from, network by network."""
-    losses: dict[tuple[Any, ...], dict[tuple[str, float | None], list[float]]] = defaultdict(lambda: defaultdict(list))
-    seeds: dict[tuple[Any, ...], set[int]] = defaultdict(set)
+    losses: dict[_Kind, dict[tuple[str, float | None], list[float]]] = defaultdict(lambda: defaultdict(list))
+    seeds: dict[_Kind, set[int]] = defaultdict(set)
     for run in runs:
         s = run.specification
         if s["problem"] == table.problem and s["data_seed"] == TUNING_DATA_SEED:
-            kind = (tuple(s["network"]), s["method"], s["sweeps"])
+            first, second = s["network"]
+            kind = ((first, second), s["method"], s["sweeps"])
             losses[kind][s["start"], s.get("learning_rate")].append(late_loss(run))
             seeds[kind].add(s["seed"])
     longest = {kind[:2]: kind for kind in sorted(losses, key=lambda kind: int(kind[2]))}
-    order = {(cell.network, cell.method): place for place, cell in enumerate(table.cells)}
-    return [
-        Grid(*longest[key], len(seeds[longest[key]]), {c: mean(v) for c, v in losses[longest[key]].items()})
-        for key in sorted(longest, key=lambda key: order.get(key, 0))
-    ]
+    found = [(longest[key], seeds[longest[key]]) for key in _keys(table) if key in longest]
+    return [Grid(*kind, len(of), {c: mean(v) for c, v in losses[kind].items()}) for kind, of in found]
+
+
+def _keys(table: Table) -> list[tuple[tuple[int, int], str]]:
+    return list(dict.fromkeys((cell.network, cell.method) for cell in table.cells))
 
 
 def machines(runs: Iterable[Run]) -> list[tuple[str, int]]:
