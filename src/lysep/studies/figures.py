@@ -12,7 +12,7 @@ import numpy as np
 
 from lysep.problems.allen_cahn import solution
 from lysep.problems.circle import RADIUS
-from lysep.studies.execute import load
+from lysep.studies.execute import ITERATIONS_PER_STEP, load
 from lysep.studies.paper import DATA_SEED, FIGURES, METHODS, TABLES, Cell
 from lysep.studies.runs import Run
 from lysep.studies.tables import Row
@@ -89,23 +89,35 @@ def _count(row: Row) -> str:
 def _band(axes: Axes, row: Row, column: str, label: str) -> None:
     sweeps, means, deviations = band(row.runs, column)
     lower = [m - d for m, d in zip(means, deviations, strict=True)]
-    if column == "cross_entropy":  # on a logarithmic axis a band cannot go below zero
-        lower = [max(low, 0.1 * m) for low, m in zip(lower, means, strict=True)]
     upper = [m + d for m, d in zip(means, deviations, strict=True)]
+    if column == "accuracy":
+        upper = [min(high, 1.0) for high in upper]
+    else:  # on a logarithmic axis a band cannot go below zero
+        lower = [max(low, 0.1 * m) for low, m in zip(lower, means, strict=True)]
     colour = COLOURS[row.cell.method]
     axes.fill_between(sweeps, lower, upper, color=colour, alpha=0.18, linewidth=0)
     axes.plot(sweeps, means, color=colour, linewidth=1.6, label=label)
 
 
 def band(runs: Sequence[Run], column: str) -> tuple[list[float], list[float], list[float]]:
-    """Sweeps, means and standard deviations; a run that ended early counts with the value that it ended at."""
-    sweeps = sorted({sweep for run in runs for sweep in run.column("sweep")})
-    columns = []
-    for run in runs:
-        at, values = run.column("sweep"), run.column(column)
-        columns.append([values[max(0, bisect_right(at, sweep) - 1)] for sweep in sweeps])
+    """Iterations, means and standard deviations; a run that ended early counts with the value that it ended at."""
+    curves = [curve(run, column) for run in runs]
+    iterations = sorted({iteration for at, _ in curves for iteration in at})
+    columns = [[values[max(0, bisect_right(at, i) - 1)] for i in iterations] for at, values in curves]
     together = list(zip(*columns, strict=True))
-    return sweeps, [mean(v) for v in together], [stdev(v) if len(v) > 1 else 0.0 for v in together]
+    return iterations, [mean(v) for v in together], [stdev(v) if len(v) > 1 else 0.0 for v in together]
+
+
+def curve(run: Run, column: str) -> tuple[list[float], list[float]]:
+    """Iterations done, and the value then. Other methods than layer separation record a step's value before it."""
+    at, values = run.column("sweep"), run.column(column)
+    if run.specification["method"] != "paper":
+        step = ITERATIONS_PER_STEP.get(run.specification["method"], 1)
+        data = "train" if run.specification["batch_size"] is None else "last_batch"
+        at = [*(iteration - step for iteration in at), float(run.outcome.sweeps)]
+        values = [*values, run.outcome.scores[data][column]]
+    after_start = bisect_right(at, 0.0)  # which a logarithmic axis does not have
+    return at[after_start:], values[after_start:]
 
 
 def _circle_classification(name: str, rows: Rows) -> Figure | None:

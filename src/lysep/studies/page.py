@@ -21,19 +21,19 @@ _STYLE = """
   --good: #00694b; --bad: #a33d00; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --soft: #a0a0a0; --line: #3a3a3a; --paper: #161616;
   --shade: #202020; --good: #57c9a0; --bad: #f0935a; } }
-body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; max-width: 92rem; padding: 1.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.2rem; margin: 3rem 0 .75rem; }
 nav a { margin-right: 1rem; } a { color: inherit; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .78rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .22rem .4rem; text-align: right; white-space: nowrap; }
 th { font-weight: 600; color: var(--soft); } thead tr:last-child th { border-bottom: 1px solid var(--ink); }
 th.group { text-align: center; border-bottom: 1px solid var(--line); }
 th.text, td.text { text-align: left; } tr.first td { border-top: 1px solid var(--line); }
 tr.ours td { background: var(--shade); } .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; }
 figure { margin: 0 0 1rem; } figure img { max-width: 100%; height: auto; background: #fff; padding: .5rem;
   box-sizing: border-box; border-radius: 4px; }
-figcaption, .notes { color: var(--soft); max-width: 62rem; } .notes { padding-left: 1.2rem; font-size: .88rem; }
+figcaption, .notes { color: var(--soft); max-width: 66rem; } .notes { padding-left: 1.2rem; font-size: .88rem; }
 .absent { border: 1px dashed var(--line); padding: .75rem 1rem; } .warn { color: var(--bad); font-weight: 600; }
 details { margin: .75rem 0; } summary { cursor: pointer; } td.chosen { font-weight: 700; }
 """
@@ -88,13 +88,17 @@ def _heads(table: Table) -> str:
 
 
 def _side(name: str) -> str:
-    return ' class="text"' if name in ("method", "start") or name.startswith("(") else ""
+    return ' class="text"' if name == "method" or name.startswith(("(", "start")) else ""
 
 
 def _row(table: Table, row: Row | Cell, begins: bool) -> str:
     method = (row.cell if isinstance(row, Row) else row).method
     classes = " ".join(name for name, holds in (("first", begins), ("ours", method == "paper")) if holds)
-    cells = "".join(_entry(entry, head.name) for entry, head in zip(entries(table, row), heads(table), strict=True))
+    names = [head.name for head in heads(table)]
+    found = entries(table, row)
+    if not begins:  # the place is said once
+        found[: names.index("method")] = [Entry("")] * names.index("method")
+    cells = "".join(_entry(entry, name) for entry, name in zip(found, names, strict=True))
     return f'<tr class="{classes}">{cells}</tr>'
 
 

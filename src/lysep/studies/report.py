@@ -88,7 +88,7 @@ def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
             if worse
             else "Every LySep row that was run is within two of the paper's standard deviations, or better."
         )
-    missing = [_name(cell) for cell in found if isinstance(cell, Cell)]
+    missing = _missing(found)
     if missing:
         said.append(f"Not run: {'; '.join(missing)}.")
     for what, wanted, had in (("seeds", SEEDS, _seeds), ("iterations", SWEEPS, _sweeps)):
@@ -120,9 +120,21 @@ _COMPARED = {
 }
 
 
-def _name(cell: Cell) -> str:
-    at = "" if cell.time is None else f" t = {cell.time:g}"
-    return f"({cell.network[0]},{cell.network[1]}){at} {METHODS[cell.method]}"
+def _missing(found: Sequence[Row | Cell]) -> list[str]:
+    """What was not run, a network and time slice at a time."""
+    methods: dict[str, list[str]] = defaultdict(list)
+    missing: dict[str, list[str]] = defaultdict(list)
+    for row in found:
+        cell = row.cell if isinstance(row, Row) else row
+        at = "" if cell.time is None else f" at t = {cell.time:g}"
+        place = f"({cell.network[0]},{cell.network[1]}){at}"
+        methods[place].append(cell.method)
+        if isinstance(row, Cell):
+            missing[place].append(cell.method)
+    return [
+        place if names == methods[place] else f"{place}: {', '.join(METHODS[name] for name in names)}"
+        for place, names in missing.items()
+    ]
 
 
 def _seeds(row: Row) -> int:
