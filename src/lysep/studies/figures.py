@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -200,6 +201,7 @@ def _circle(axes: Axes) -> None:
     axes.plot(RADIUS * np.cos(angles), RADIUS * np.sin(angles), color="0.15", linewidth=1.0)
 
 
+@cache
 def _field(time: float) -> tuple[Any, Any]:
     axis = np.linspace(-0.5, 0.5, 201)
     x, y = np.meshgrid(axis, axis)

@@ -166,11 +166,12 @@ def _first_words(caption: str) -> str:
 
 def failures(runs: Sequence[Run]) -> str:
     """Every run that failed, with its error: none is left out silently."""
+    failed = [run for run in runs if not run.ok]
     lines = "".join(
-        f"<li>{escape(json.dumps(dict(run.specification)))}: {escape(run.outcome.ended)}</li>" for run in runs
+        f"<li>{escape(json.dumps(dict(run.specification)))}: {escape(run.outcome.ended)}</li>" for run in failed
     )
-    told = f"{len(runs)} runs failed, those to tune by included." if runs else "No run failed."
-    more = f"<details><summary>Which, and why</summary><ul>{lines}</ul></details>" if runs else ""
+    told = f"{len(failed)} of {len(runs)} runs, those to tune by included."
+    more = f"<details><summary>Which, and why</summary><ul>{lines}</ul></details>" if failed else ""
     return f'<section id="failures"><h2>Failed runs</h2><p>{told}</p>{more}</section>\n'
 
 
