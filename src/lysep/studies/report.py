@@ -132,7 +132,7 @@ def _missing(found: Sequence[Row | Cell]) -> list[str]:
         if isinstance(row, Cell):
             missing[place].append(cell.method)
     return [
-        place if names == methods[place] else f"{place}: {', '.join(METHODS[name] for name in names)}"
+        place if names == methods[place] else f"{place}: {' and '.join(METHODS[name] for name in names)}"
         for place, names in missing.items()
     ]
 
