@@ -24,7 +24,7 @@ _STYLE = """
 body { margin: 0 auto; max-width: 92rem; padding: 1.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.2rem; margin: 3rem 0 .75rem; }
-nav a { margin-right: 1rem; } a { color: inherit; }
+a { color: inherit; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .78rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .22rem .4rem; text-align: right; white-space: nowrap; }
 th { font-weight: 600; color: var(--soft); } thead tr:last-child th { border-bottom: 1px solid var(--ink); }
@@ -39,7 +39,9 @@ details { margin: .75rem 0; } summary { cursor: pointer; } td.chosen { font-weig
 """
 
 
-def whole(sections: Iterable[str]) -> str:
+def whole(glance: Iterable[tuple[str, str, str]], sections: Iterable[str]) -> str:
+    """All of it; `glance` has a section, its title, and what there is to say of it in a line."""
+    lines = "".join(f'<li><a href="#{at}">{escape(title)}</a>: {escape(said)}</li>' for at, title, said in glance)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -54,6 +56,7 @@ def whole(sections: Iterable[str]) -> str:
 <p>Section 5 of Y. Liu, M. K. Ng and Y. Gu, <i>A Layer Separation Optimization Framework for Cross-Entropy Training in
 Deep Learning</i>, beside what <code>lysep reproduce</code> reached. Every figure is the mean ± one standard deviation
 over seeds. Drawn from run files by <code>lysep report</code>.</p>
+<ul>{lines}</ul>
 {"".join(sections)}
 </body>
 </html>
@@ -65,7 +68,7 @@ def table(table: Table, found: Sequence[Row | Cell], notes: Sequence[str], grids
     body = "".join(_row(table, row, _begins(found, place)) for place, row in enumerate(found))
     said = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return (
-        f'<section id="{table.name}"><h2>{escape(table.title)}</h2>{warning}<div class="wide"><table>{_heads(table)}'
+        f'<section id="{table.slug}"><h2>{escape(table.title)}</h2>{warning}<div class="wide"><table>{_heads(table)}'
         f'<tbody>{body}</tbody></table></div><ul class="notes">{said}</ul>{_grids(grids)}</section>\n'
     )
 

@@ -75,6 +75,11 @@ class Table:
     stand_in: bool = False  # other data than the paper's
 
     @property
+    def slug(self) -> str:
+        """Its name in files and links, one for every table."""
+        return f"{self.name}-{self.problem}" if self.stand_in else self.name
+
+    @property
     def cells(self) -> list[Cell]:
         return [
             Cell(self.problem, network, method, time, self.batch_size)
