@@ -122,7 +122,7 @@ def _grids(grids: Sequence[Grid]) -> str:
 
 
 def _grid(grid: Grid) -> str:
-    starts = list(dict.fromkeys(start for start, _ in grid.losses))
+    starts = sorted({start for start, _ in grid.losses})
     rates = sorted({rate for _, rate in grid.losses}, key=lambda rate: rate or 0.0)
     lowest = min(grid.losses, key=grid.losses.__getitem__)
     top = "".join(f"<th>{'loss' if rate is None else f'{rate:g}'}</th>" for rate in rates)

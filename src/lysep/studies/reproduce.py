@@ -16,7 +16,7 @@ from lysep.studies.tuning import Effort, all_tuning_specifications, candidates, 
 from lysep.studies.workers import Job, Tally, Workers
 
 FULL = Effort(SWEEPS, SEEDS, TUNING_SWEEPS, TUNING_SEEDS)
-QUICK = Effort(100, 2, 20, TUNING_SEEDS[:1])
+QUICK = Effort(40, 2, 20, TUNING_SEEDS[:1])
 
 Say = Callable[[str], object]
 
