@@ -73,6 +73,7 @@ class Table:
     batch_size: int | None = None
     tuning_sweeps: int = TUNING_SWEEPS
     stand_in: bool = False  # other data than the paper's
+    remarks: tuple[str, ...] = ()  # what a reader of the results should know: what was tried where a row falls short
 
     @property
     def slug(self) -> str:

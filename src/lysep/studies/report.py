@@ -111,7 +111,7 @@ def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
         f"{count} runs of {method} ended early, because no step lowered the loss any more in floating point."
         for method, count in early.items()
     ]
-    return said
+    return [*said, *table.remarks]
 
 
 _COMPARED = {
