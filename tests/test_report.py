@@ -54,11 +54,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
-    """A report of a few runs of every table, one of which failed."""
+    """A report of a few runs of every table."""
     folder = tmp_path_factory.mktemp("reported")
-    store = Store(folder / "runs")
-    for run in hand_made.for_every_table():
-        store.save(run)
+    store = hand_made.store_for_every_table(folder / "runs")
     assert main(["report", str(store.folder), "-o", str(folder / "out")]) == 0
     return folder / "out"
 
