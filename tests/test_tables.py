@@ -71,6 +71,14 @@ def test_of_several_sets_of_runs_the_longest_counts_and_then_the_largest():
     assert (by_cell[DESCENT].seeds, by_cell[DESCENT].specification["learning_rate"]) == (3, 0.3)
 
 
+def test_of_equally_long_sets_the_one_that_did_best_in_the_trials_counts():
+    large = [run(DESCENT, s, 0.1, learning_rate=0.1) for s in range(3)]
+    small = [run(DESCENT, s, 0.2, learning_rate=0.3) for s in range(2)]
+    tried = [tuning_run(0.2, learning_rate=0.1), tuning_run(0.1, learning_rate=0.3)]
+    assert only_row(CIRCLE, [*large, *small, *tried]).specification["learning_rate"] == 0.3
+    assert only_row(CIRCLE, [*large, *small]).specification["learning_rate"] == 0.1
+
+
 def test_the_best_seed_is_that_of_the_lowest_training_loss():
     row = only_row(CIRCLE, [run(seed=0, loss=0.3), run(seed=1, loss=0.2), run(seed=2, failed=True)])
     assert row.best().specification["seed"] == 1

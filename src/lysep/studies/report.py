@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 
 from lysep.studies import figures, page
-from lysep.studies.paper import ALL_TABLES, FIGURES, METHODS, SEEDS, SWEEPS, TUNING_DATA_SEED, Cell, Table
+from lysep.studies.paper import ALL_TABLES, FIGURES, METHODS, SEEDS, SWEEPS, Cell, Table
 from lysep.studies.runs import Run, Store
 from lysep.studies.tables import Row, markdown, missed, rows
-from lysep.studies.tuning import late_loss
+from lysep.studies.tuning import trials
 
 CAPTIONS = {
     "figure1": "Figure 1: the test samples of the circle problem with their labels. The line is the true boundary.",
@@ -26,20 +24,6 @@ CAPTIONS = {
 }
 
 
-_Kind = tuple[tuple[int, int], str, int]  # network, method, iterations
-
-
-@dataclass(frozen=True)
-class Grid:
-    """What a method chose from on one network: the mean loss by start and learning rate; infinite if a run failed."""
-
-    network: tuple[int, int]
-    method: str
-    sweeps: int
-    seeds: int
-    losses: dict[tuple[str, float | None], float]
-
-
 def write_report(store: Store, out: Path) -> Path:
     """Draw everything that the runs allow, and say what they do not. Returns the page."""
     runs = list(store)
@@ -48,7 +32,7 @@ def write_report(store: Store, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     tables = {table: rows(table, runs) for table in ALL_TABLES}
     shown = {table: found for table, found in tables.items() if not table.stand_in or _rows(found)}
-    sections = [page.table(table, found, notes(table, found), grids(table, runs)) for table, found in shown.items()]
+    sections = [page.table(table, found, notes(table, found), trials(table, runs)) for table, found in shown.items()]
     for table, found in shown.items():
         said = "".join(f"- {note}\n" for note in notes(table, found))
         (out / f"{table.slug}.md").write_text(f"# {table.title}\n\n{markdown(table, found)}\n{said}")
@@ -101,14 +85,14 @@ def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
         said.append(f"Not run: {'; '.join(missing)}.")
     for what, wanted, had in (("seeds", SEEDS, _seeds), ("iterations", SWEEPS, _sweeps)):
         fewer = Counter(had(row) for row in done if had(row) < wanted)
-        rest = ", ".join(f"{count} rows with {number:,}" for number, count in sorted(fewer.items()))
+        rest = ", ".join(f"{number:,} in {count} row(s)" for number, count in sorted(fewer.items()))
         if rest:
             said.append(f"Fewer {what} than the paper's {wanted:,}: {rest}.")
     early = Counter(
         METHODS[row.cell.method] for row in done for run in row.runs if run.outcome.sweeps < run.specification["sweeps"]
     )
     said += [
-        f"{count} runs of {method} ended early, because no step lowered the loss any more in floating point."
+        f"{method}: {count} run(s) ended early, because no step lowered the loss any more in floating point."
         for method, count in early.items()
     ]
     return [*said, *table.remarks]
@@ -151,26 +135,6 @@ def _seeds(row: Row) -> int:
 
 def _sweeps(row: Row) -> int:
     return int(row.specification["sweeps"])
-
-
-def grids(table: Table, runs: Iterable[Run]) -> list[Grid]:
-    """What the methods chose their start and learning rate from, network by network."""
-    losses: dict[_Kind, dict[tuple[str, float | None], list[float]]] = defaultdict(lambda: defaultdict(list))
-    seeds: dict[_Kind, set[int]] = defaultdict(set)
-    for run in runs:
-        s = run.specification
-        if s["problem"] == table.problem and s["data_seed"] == TUNING_DATA_SEED:
-            first, second = s["network"]
-            kind = ((first, second), s["method"], s["sweeps"])
-            losses[kind][s["start"], s.get("learning_rate")].append(late_loss(run))
-            seeds[kind].add(s["seed"])
-    longest = {kind[:2]: kind for kind in sorted(losses, key=lambda kind: int(kind[2]))}
-    found = [(longest[key], seeds[longest[key]]) for key in _keys(table) if key in longest]
-    return [Grid(*kind, len(of), {c: mean(v) for c, v in losses[kind].items()}) for kind, of in found]
-
-
-def _keys(table: Table) -> list[tuple[tuple[int, int], str]]:
-    return list(dict.fromkeys((cell.network, cell.method) for cell in table.cells))
 
 
 def machines(runs: Iterable[Run]) -> list[tuple[str, int]]:

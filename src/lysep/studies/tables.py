@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from lysep.studies.paper import DATA_SEED, METHODS, PRINTED_AS, Cell, Table
 from lysep.studies.paper_values import PaperValue, Place, Spread, paper_values
 from lysep.studies.runs import Run
+from lysep.studies.tuning import trials
 
 _OF_A_RUN = ("seed",)  # what may differ among the runs of one row
 WITHIN = 2.0  # of the paper's standard deviations: as good as the paper
@@ -53,23 +54,30 @@ def comparable(table: Table) -> str:
     return "train" if table.batch_size is None else "last_batch"
 
 
-def rows(table: Table, runs: Iterable[Run]) -> list[Row | Cell]:
+def rows(table: Table, runs: Sequence[Run]) -> list[Row | Cell]:
     """One entry a cell, in the table's order; the cell itself where nothing was run.
 
-    A cell's runs differ by their seed alone. Where several sets of them are there (trials with fewer sweeps, say), the
-    one of most sweeps is taken, and of those the one of most seeds.
+    A row's runs differ by their seed alone. Where several sets of them are there, it is the one of most sweeps; of
+    those, the one with the start and learning rate that did best in the trials; then the one of most seeds.
     """
     sets: dict[Cell, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.specification["problem"] == table.problem and run.specification["data_seed"] == DATA_SEED:
             common = {k: v for k, v in run.specification.items() if k not in _OF_A_RUN}
             sets[_cell(run)][json.dumps(common, sort_keys=True)].append(run)
-    return [_row(cell, list(sets[cell].values())) if cell in sets else cell for cell in table.cells]
+    best = {(tried.network, tried.method): tried.lowest for tried in trials(table, runs)}
+    return [
+        _row(cell, list(sets[cell].values()), best.get((cell.network, cell.method))) if cell in sets else cell
+        for cell in table.cells
+    ]
 
 
-def _row(cell: Cell, sets: Sequence[list[Run]]) -> Row:
-    chosen = max(sets, key=lambda runs: (runs[0].specification["sweeps"], len(runs)))
-    chosen = sorted(chosen, key=lambda run: int(run.specification["seed"]))
+def _row(cell: Cell, sets: Sequence[Sequence[Run]], best: tuple[str, float | None] | None) -> Row:
+    def rank(runs: Sequence[Run]) -> tuple[int, bool, int]:
+        s = runs[0].specification
+        return int(s["sweeps"]), (s["start"], s.get("learning_rate")) == best, len(runs)
+
+    chosen = sorted(max(sets, key=rank), key=lambda run: int(run.specification["seed"]))
     return Row(cell, [run for run in chosen if run.ok], [run for run in chosen if not run.ok])
 
 
