@@ -77,8 +77,9 @@ def _row(cell: Cell, sets: Sequence[Sequence[Run]], best: tuple[str, float | Non
         s = runs[0].specification
         return int(s["sweeps"]), (s["start"], s.get("learning_rate")) == best, len(runs)
 
-    chosen = sorted(max(sets, key=rank), key=lambda run: int(run.specification["seed"]))
-    return Row(cell, [run for run in chosen if run.ok], [run for run in chosen if not run.ok])
+    chosen = max(sets, key=rank)
+    ordered = sorted(chosen, key=lambda run: int(run.specification["seed"]))
+    return Row(cell, [run for run in ordered if run.ok], [run for run in ordered if not run.ok])
 
 
 def _cell(run: Run) -> Cell:
