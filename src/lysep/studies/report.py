@@ -10,7 +10,7 @@ from pathlib import Path
 from lysep.studies import figures, page
 from lysep.studies.paper import ALL_TABLES, FIGURES, METHODS, SEEDS, SWEEPS, Cell, Table
 from lysep.studies.runs import Run, Store
-from lysep.studies.tables import Row, markdown, missed, rows
+from lysep.studies.tables import Row, apart, markdown, rows
 from lysep.studies.tuning import trials
 
 CAPTIONS = {
@@ -74,12 +74,18 @@ def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
     done = _rows(found)
     said = [_COMPARED["stand-in" if table.stand_in else "full" if table.batch_size is None else "batches"]]
     if not table.stand_in and done:
-        worse = missed(table, found)
+        worse = apart(table, found, "paper", better=False)
         said.append(
             f"Worse than the paper's LySep row by more than two of its standard deviations: {'; '.join(worse)}."
             if worse
             else "Every LySep row that was run is within two of the paper's standard deviations, or better."
         )
+        better = apart(table, found, "gd", better=True)
+        if better:
+            said.append(
+                "Gradient descent, which chooses its start here as well as its learning rate, is better than the "
+                f"paper's CE row by more than two of its standard deviations: {'; '.join(better)}."
+            )
     missing = _missing(found)
     if missing:
         said.append(f"Not run: {'; '.join(missing)}.")

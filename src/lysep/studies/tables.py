@@ -167,11 +167,15 @@ def _text(spread: Spread | None, measure: str) -> str:
 
 
 def _difference(cell: Cell, ours: Spread | None, theirs: Spread | None, measure: str) -> Entry:
-    value = difference(ours, theirs)
-    if value is None:
+    value, worse = difference(ours, theirs), _worse(ours, theirs, measure)
+    if value is None or worse is None:
         return Entry("")
-    worse = value if measure == "cross_entropy" else -value
     return Entry(f"{value:+.1f}", worse <= WITHIN if cell.method == "paper" else None)
+
+
+def _worse(ours: Spread | None, theirs: Spread | None, measure: str) -> float | None:
+    value = difference(ours, theirs)
+    return None if value is None else value if measure == "cross_entropy" else -value
 
 
 def markdown(table: Table, found: Sequence[Row | Cell]) -> str:
@@ -180,10 +184,13 @@ def markdown(table: Table, found: Sequence[Row | Cell]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def missed(table: Table, found: Sequence[Row | Cell]) -> list[str]:
-    """The rows of layer separation that are worse than the paper's by more than two of its standard deviations."""
-    return [
-        entries(table, row)[0].text + ("" if row.cell.time is None else f" at t = {row.cell.time:g}")
-        for row in found
-        if isinstance(row, Row) and any(entry.reached is False for entry in entries(table, row))
-    ]
+def apart(table: Table, found: Sequence[Row | Cell], method: str, better: bool) -> list[str]:
+    """The rows of a method that are better, or worse, than the paper's by more than two of its standard deviations."""
+    names = []
+    for row in found:
+        if isinstance(row, Row) and row.cell.method == method:
+            by = [_worse(*_both(table, row, measure), measure) for measure in _MEASURES]
+            if any(d is not None and (-d if better else d) > WITHIN for d in by):
+                first, second = row.cell.network
+                names.append(f"({first},{second})" + ("" if row.cell.time is None else f" at t = {row.cell.time:g}"))
+    return names
