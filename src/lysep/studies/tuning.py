@@ -41,7 +41,7 @@ def tuning_specifications(cell: Cell, choice: Choice, effort: Effort) -> list[di
     sweeps = min(effort.tuning_sweeps, table.tuning_sweeps, effort.sweeps)
     return [
         table.tuning_cell(cell).specification(seed, sweeps, TUNING_DATA_SEED, choice.start, **choice.options)
-        for seed in effort.tuning_seeds
+        for seed in effort.tuning_seeds[: table.tuning_seeds]
     ]
 
 
@@ -98,6 +98,12 @@ class Trials:
     @property
     def lowest(self) -> tuple[str, float | None]:
         return min(self.losses, key=self.losses.__getitem__)
+
+    @property
+    def at_an_edge(self) -> bool:
+        """Whether a learning rate beyond those of the grid might have done better still."""
+        rates = {rate for _, rate in self.losses if rate is not None}
+        return len(rates) > 2 and self.lowest[1] in (min(rates), max(rates))
 
 
 def trials(table: Table, runs: Iterable[Run]) -> list[Trials]:
