@@ -105,7 +105,7 @@ _ANY_START = ("pytorch", "xavier", "separation")
 _DENSE = {
     # The paper's opponent, from "a common distribution".
     "gd": Grid(("pytorch", "xavier"), (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)),
-    "adam": Grid(_ANY_START, (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)),
+    "adam": Grid(_ANY_START, (0.001, 0.003, 0.01, 0.03, 0.1)),
     "lbfgs": Grid(_ANY_START, (0.1, 1.0)),
 }
 _IMAGES = {
