@@ -2,16 +2,19 @@
 
 from importlib.metadata import version
 
+from lysep.callbacks import CSVLog, EarlyStopping, Progress, TensorBoardLog
 from lysep.history import History
 from lysep.methods import Method, Paper
 from lysep.network import ModelError
 from lysep.objective import SeparatedLoss, separated_loss
 from lysep.state import State, separate, write_back
-from lysep.training import FitResult, Progress, Status, fit, sweep
+from lysep.training import FitResult, Status, fit, sweep
 
 __version__ = version("lysep")
 
 __all__ = [
+    "CSVLog",
+    "EarlyStopping",
     "FitResult",
     "History",
     "Method",
@@ -21,6 +24,7 @@ __all__ = [
     "SeparatedLoss",
     "State",
     "Status",
+    "TensorBoardLog",
     "fit",
     "separate",
     "separated_loss",
