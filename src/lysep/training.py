@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from tqdm import tqdm
 
 from lysep.arithmetic import exact
 from lysep.callbacks import Callback, Callbacks, Progress
@@ -21,6 +20,7 @@ from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Memory, Method, SweepLog, resolve
 from lysep.network import Network, parse, refuse_frozen
 from lysep.objective import Iterate, scores
+from lysep.progress import ProgressBar
 from lysep.state import State, checked, restart, separate_batch, write_back
 
 
@@ -104,7 +104,7 @@ def fit(
         Called with a `Progress` after every sweep; the run ends if one returns True. See `lysep.callbacks` for those
         there are (`EarlyStopping`, `CSVLog`, `TensorBoardLog`) and what else a callback may do.
     progress
-        Show a progress bar.
+        Show a progress bar, where there is a terminal or a notebook to show it.
     time_limit
         In seconds; the run ends after the first sweep that passes it.
     tolerance
@@ -145,7 +145,7 @@ def fit(
             check_classes(start.labels)  # of a dataset of pairs they are known only now
         run = _Run(chosen, batches, held_out, told, started, time_limit, tolerance, start, memory)
         try:
-            with tqdm(total=sweeps, disable=not progress, unit="sweep") as bar:
+            with ProgressBar(sweeps, progress, time_limit=time_limit) as bar:
                 status = run.sweep_through(sweeps, bar)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
@@ -228,7 +228,7 @@ class _Run:
         last = Progress(sweeps, self.history.row(-1) if sweeps else {}, self.iterate.state)
         return self._callbacks.finish(last) if sweeps else last
 
-    def sweep_through(self, sweeps: int, bar: Any) -> Status:
+    def sweep_through(self, sweeps: int, bar: ProgressBar) -> Status:
         if not math.isfinite(self._method.objective(self.iterate)):
             return Status.NON_FINITE
         for done in range(sweeps):
@@ -244,8 +244,7 @@ class _Run:
             row = self._row(done + 1, new, log)
             self.iterate = new
             self.history.append(row)
-            bar.set_postfix(loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False)
-            bar.update()
+            bar.show(row)
             if self._callbacks(Progress(done + 1, row, new.state)):
                 return Status.STOPPED
             if self._time_limit is not None and row["seconds"] >= self._time_limit:
