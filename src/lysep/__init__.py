@@ -3,6 +3,7 @@
 from importlib.metadata import version
 
 from lysep.callbacks import CSVLog, EarlyStopping, Progress, TensorBoardLog
+from lysep.checkpoint import CheckpointError
 from lysep.history import History
 from lysep.methods import Method, Paper
 from lysep.network import ModelError
@@ -14,6 +15,7 @@ __version__ = version("lysep")
 
 __all__ = [
     "CSVLog",
+    "CheckpointError",
     "EarlyStopping",
     "FitResult",
     "History",
