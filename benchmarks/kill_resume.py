@@ -93,12 +93,12 @@ def cases(samples: int) -> list[Case]:
     X, y = disk(samples)
     weights = torch.rand(samples, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     batches = {"batch_size": samples // 3, "refresh_every": 4}
-    few, held_out = {"batch_size": 50, "refresh_every": 3}, {"validation": disk(100, seed=6)}
+    few, held_out = {"batch_size": samples // 6, "refresh_every": 3}, {"validation": disk(100, seed=6)}
     return [
         Case("dense, depth 10", lambda: dense(10, 10), (X, y)),
         Case("dense, float32", lambda: dense(4, 10, torch.float32), (X.float(), y)),
         Case("dense, Lipschitz steps", lambda: dense(3, 10), (X, y), {"method": lysep.Paper(step="lipschitz")}),
-        Case("convolutional, mini-batches", convolutional, images(samples // 4), few),
+        Case("convolutional, mini-batches", convolutional, images(samples // 2), few),
         Case(
             "dense, mini-batches, weights, early stopping, CSV log",
             lambda: dense(4, 10),
@@ -221,9 +221,8 @@ def report(rows: list[str], arguments: argparse.Namespace) -> str:
 --samples {arguments.samples} --seed {arguments.seed}`, {machine.sentence()}
 
 {arguments.sweeps} sweeps each, a checkpoint after every sweep, SIGKILL at random moments, continued until the end.
-After
-every kill the checkpoint was readable and its history that of a run which was never interrupted, bit for bit; so were
-history and parameters at the end.
+After every kill the checkpoint was readable and its history that of a run which was never interrupted, bit for bit; so
+were history and parameters at the end.
 
 | run | kills | of them while writing | before the first checkpoint | sweeps in the checkpoint at each kill |
 |---|---|---|---|---|
