@@ -25,7 +25,7 @@ import lysep
 from architectures import problems
 from lysep import CheckpointError, Status, atomic
 from lysep.checkpoint import FILE, pack, unpack
-from small import Recorder, Samples, X, Y, disk, network, same, values
+from small import Method, Recorder, Samples, X, Y, by_the_paper, disk, network, same, values
 
 # Forking is what makes a hundred killed runs affordable; one thread computes, and the children end without cleaning up.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -66,7 +66,7 @@ def outcome(result):
     columns = result.history.to_dict()
     del columns["seconds"]
     rows = {name: [(type(v), struct.pack("<d", v)) for v in column] for name, column in columns.items()}
-    return result.status, result.kept_sweep, rows, bits(values(result.model))
+    return result.status, result.kept_sweep, result.remarks, rows, bits(values(result.model))
 
 
 def crash(directory, make, sweep, **options):
@@ -87,7 +87,8 @@ def test_any_network_goes_on_bit_for_bit(tmp_path_factory, problem, data):
     dtype = data.draw(st.sampled_from([torch.float64, torch.float32]))
     some = {"batch_size": 3, "refresh_every": data.draw(st.integers(1, 3))}
     weights = {"sample_weight": 0.5 + torch.arange(len(problem.y)) % 2}
-    options = data.draw(st.sampled_from([{}, some, weights, some | weights]))
+    options = {"method": data.draw(st.sampled_from(["paper", "fast"]))}
+    options |= data.draw(st.sampled_from([{}, some, weights, some | weights]))
 
     def make():
         return copy.deepcopy(problem.model).to(dtype), problem.X.to(dtype), problem.y
@@ -142,7 +143,8 @@ def test_early_stopping_stops_where_it_would_have_stopped(tmp_path):
         return network(), X, Y
 
     def options():
-        return {"sweeps": 500, "validation": held_out, "callbacks": [lysep.EarlyStopping(patience=6)]}
+        stopping = lysep.EarlyStopping(patience=6)
+        return {"method": "paper", "sweeps": 500, "validation": held_out, "callbacks": [stopping]}
 
     expected = lysep.fit(*make(), **options())
     assert expected.status is Status.STOPPED
@@ -238,12 +240,20 @@ def test_a_run_that_was_interrupted_from_the_keyboard_goes_on(tmp_path):
 
 
 def test_a_run_that_ended_by_itself_ends_again(tmp_path):
-    for number, options in enumerate([{"tolerance": 0.02, "sweeps": 2000}, {"callbacks": [lambda p: p.sweep == 3]}]):
-        first = lysep.fit(network(), X, Y, **options, checkpoint=tmp_path / str(number))
-        assert first.status in (Status.TOLERANCE, Status.STOPPED)
-        assert outcome(lysep.fit(network(), X, Y, **options, checkpoint=tmp_path / str(number))) == outcome(first)
-    further = lysep.fit(network(), X, Y, tolerance=0.0, sweeps=300, checkpoint=tmp_path / "0")
-    assert outcome(further) == outcome(lysep.fit(network(), X, Y, tolerance=0.0, sweeps=300))
+    idle = Method(lambda it, call: by_the_paper(it, call) if call < 3 else it)
+    ends = {
+        Status.TOLERANCE: {"method": "paper", "tolerance": 0.02, "sweeps": 2000},
+        Status.STOPPED: {"callbacks": [lambda progress: progress.sweep == 3]},
+        Status.STALLED: {"method": idle},
+    }
+    for status, options in ends.items():
+        first = lysep.fit(network(), X, Y, **options, checkpoint=tmp_path / status.name)
+        assert first.status is status
+        assert outcome(lysep.fit(network(), X, Y, **options, checkpoint=tmp_path / status.name)) == outcome(first)
+    assert len(idle.iterates) == 3
+    longer = {"method": "paper", "tolerance": 0.0, "sweeps": 300}
+    further = lysep.fit(network(), X, Y, **longer, checkpoint=tmp_path / Status.TOLERANCE.name)
+    assert outcome(further) == outcome(lysep.fit(network(), X, Y, **longer))
 
 
 def test_a_later_batch_that_is_not_finite_ends_the_run_every_time(tmp_path):
@@ -619,7 +629,7 @@ def test_kill_9_at_every_step_of_the_writing(tmp_path, monkeypatch, step):
     assert outcome(result) == outcome(lysep.fit(network(), X, Y, sweeps=9))
 
 
-@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("place", range(len(CASES)))
 def test_kill_9_at_random_moments(place):
     """Two kills each; benchmarks/results/kill_resume.md has thirty."""
     found = kill_resume.kill_and_resume(kill_resume.cases(samples=300)[place], sweeps=30, kills=2, seed=place)

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from lysep.callbacks import CSVLog, EarlyStopping, Progress, TensorBoardLog
 from lysep.checkpoint import CheckpointError
 from lysep.history import History
-from lysep.methods import Method, Paper
+from lysep.methods import Fast, Method, Paper
 from lysep.network import ModelError
 from lysep.objective import SeparatedLoss, separated_loss
 from lysep.state import State, separate, write_back
@@ -20,6 +20,7 @@ __all__ = [
     "CSVLog",
     "CheckpointError",
     "EarlyStopping",
+    "Fast",
     "FitResult",
     "History",
     "Method",
