@@ -232,8 +232,8 @@ def report(rows: list[str], arguments: argparse.Namespace) -> str:
 --samples {arguments.samples} --seed {arguments.seed}`, {machine.sentence()}
 
 {arguments.sweeps} sweeps each, a checkpoint after every sweep, SIGKILL at random moments (every second one waits for
-the writing of a checkpoint), continued until the end. After every kill the checkpoint was readable and its history that of
-a run which was never interrupted, bit for bit; so were history and parameters at the end.
+the writing of a checkpoint), continued until the end. After every kill the checkpoint was readable and its history that
+of a run which was never interrupted, bit for bit; so were history and parameters at the end.
 
 | run | kills | of them while writing | before the first checkpoint | sweeps in the checkpoint at each kill |
 |---|---|---|---|---|
