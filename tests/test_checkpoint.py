@@ -156,6 +156,14 @@ def test_early_stopping_stops_where_it_would_have_stopped(tmp_path):
     assert outcome(again) == outcome(expected)
 
 
+def test_early_stopping_does_not_go_on_with_another_column(tmp_path):
+    lysep.fit(network(), X, Y, sweeps=3, callbacks=[lysep.EarlyStopping(monitor="bound")], checkpoint=tmp_path)
+    other, model = lysep.EarlyStopping(monitor="accuracy"), network()
+    with pytest.raises(ValueError, match="monitor='accuracy', but the run that is continued has watched 'bound'"):
+        lysep.fit(model, X, Y, sweeps=9, callbacks=[other], checkpoint=tmp_path)
+    assert same(values(model), values(network()))
+
+
 class Ticking:
     """A callback of somebody else's, with a state of every kind there is, that is changed in place."""
 
@@ -462,6 +470,11 @@ def test_a_place_that_is_no_directory_is_refused(tmp_path):
             lysep.fit(model, X, Y, sweeps=2, checkpoint=place)
     assert same(values(model), values(network()))
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_path_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="checkpoint=5 must be the path of a directory"):
+        lysep.fit(network(), X, Y, sweeps=2, checkpoint=5)
 
 
 @pytest.mark.parametrize("every", [-1.0, math.nan, "a", None])

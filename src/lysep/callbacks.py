@@ -113,6 +113,7 @@ class EarlyStopping:
 
     def state_dict(self) -> dict[str, Any]:
         return {
+            "monitor": self.monitor,
             "best_row": self.best_row,
             "parameters": dict(self._parameters),
             "reference": self._reference,
@@ -120,6 +121,10 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["monitor"] != self.monitor:
+            raise ValueError(
+                f"monitor={self.monitor!r}, but the run that is continued has watched {state['monitor']!r}."
+            )
         self.best_row, self._parameters = state["best_row"], state["parameters"]
         self._reference, self._waited = state["reference"], state["waited"]
 

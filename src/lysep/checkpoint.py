@@ -40,6 +40,8 @@ class Checkpoint:
     """
 
     def __init__(self, directory: str | PathLike[str], every: float, identity: Mapping[str, str]) -> None:
+        if not isinstance(directory, str | PathLike):
+            raise ValueError(f"checkpoint={directory!r} must be the path of a directory, or None.")
         self.path = Path(directory) / FILE
         self._every, self._identity = every, dict(identity)
         self._marked: tuple[Mapping[str, Any], History, int] | None = None
@@ -173,8 +175,8 @@ def unpack(packed: Any, tensors: Mapping[str, Tensor], device: torch.device) -> 
         return packed
     if "entries" in packed:
         return {key: unpack(item, tensors, device) for key, item in packed["entries"].items()}
-    tensor = tensors[packed["tensor"]].as_strided(packed["size"], packed["stride"])
-    return tensor if packed["on"] == "cpu" else tensor.to(device)
+    tensor = tensors[packed["tensor"]]
+    return (tensor if packed["on"] == "cpu" else tensor.to(device)).as_strided(packed["size"], packed["stride"])
 
 
 def _columns(history: History, sweeps: int) -> dict[str, Tensor]:
