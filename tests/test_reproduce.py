@@ -58,7 +58,7 @@ def test_every_method_runs_on_every_problem_and_keeps_what_tables_and_figures_ne
 
 def test_a_run_is_a_fit_and_its_scores_are_those_of_the_trained_network():
     run, data, model = execute(specification(), nothing), circle(0), fnn(3, 4, start="xavier", seed=1)
-    history = lysep.fit(model, data.X_train, data.y_train, sweeps=3).history
+    history = lysep.fit(model, data.X_train, data.y_train, method="paper", sweeps=3).history
     assert run.column("objective") == history["objective"]
     for name, X, y in (("train", data.X_train, data.y_train), ("test", data.X_test, data.y_test)):
         scores = run.outcome.scores[name]
@@ -73,7 +73,7 @@ def test_the_last_batch_is_the_one_trained_on_last():
         chosen = torch.randperm(len(data.X_train), generator=generator)[:100]
     given = specification("digits", sweeps=5, refresh_every=2)
     model = execution.network(given)
-    lysep.fit(model, data.X_train, data.y_train, sweeps=5, batch_size=100, refresh_every=2, seed=1)
+    lysep.fit(model, data.X_train, data.y_train, method="paper", sweeps=5, batch_size=100, refresh_every=2, seed=1)
     expected = plain_scores(model, data.X_train[chosen], data.y_train[chosen])
     scores = execute(given, nothing).outcome.scores
     assert tuple(scores["last_batch"].values()) == pytest.approx(expected, rel=1e-12)
