@@ -1,6 +1,8 @@
 """Train deep softmax classifiers by layer separation."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from lysep.history import History
 from lysep.methods import Method, Paper
@@ -9,11 +11,16 @@ from lysep.objective import SeparatedLoss, separated_loss
 from lysep.state import State, separate, write_back
 from lysep.training import FitResult, Progress, Status, fit, sweep
 
+if TYPE_CHECKING:
+    from lysep.estimator import LySepClassifier
+    from lysep.saving import load, save
+
 __version__ = version("lysep")
 
 __all__ = [
     "FitResult",
     "History",
+    "LySepClassifier",
     "Method",
     "ModelError",
     "Paper",
@@ -22,8 +29,19 @@ __all__ = [
     "State",
     "Status",
     "fit",
+    "load",
+    "save",
     "separate",
     "separated_loss",
     "sweep",
     "write_back",
 ]
+
+# What needs scikit-learn, which takes as long to import as everything else together, is imported when first used.
+_LATER = {"LySepClassifier": "lysep.estimator", "load": "lysep.saving", "save": "lysep.saving"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'lysep' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

@@ -13,7 +13,8 @@ each found by trial on the circle problem (docs/start.md):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -42,16 +43,27 @@ def fnn(
     dtype: torch.dtype = torch.float64,
 ) -> nn.Sequential:
     """The network (L, M) = (depth, width) of eq. (3.1): depth − 1 hidden layers and a head without bias."""
+    return chain([inputs, *[width] * (depth - 1), classes], activation=activation, start=start, seed=seed, dtype=dtype)
+
+
+def chain(
+    sizes: Sequence[int],
+    *,
+    activation: type[nn.Module] = nn.Tanh,
+    start: Start = "separation",
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> nn.Sequential:
+    """Dense layers from sizes[0] features over hidden layers to sizes[-1] classes; a head without bias."""
     if start not in _STARTS:
         raise ValueError(f"start={start!r} is unknown. Use one of {', '.join(map(repr, _STARTS))}.")
     generator = torch.Generator(device="cpu").manual_seed(seed)
-    sizes = [inputs, *[width] * (depth - 1), classes]
     modules: list[nn.Module] = []
-    for l in range(depth):
-        head = l == depth - 1
+    for l, (fan_in, fan_out) in enumerate(pairwise(sizes)):
+        head = l == len(sizes) - 2
         # skip_init: nothing is drawn from the global generator
-        layer = skip_init(nn.Linear, sizes[l], sizes[l + 1], bias=not head, dtype=dtype, device="cpu")
-        half_widths = _STARTS[start](2 if head else min(l, 1), sizes[l], sizes[l + 1])
+        layer = skip_init(nn.Linear, fan_in, fan_out, bias=not head, dtype=dtype, device="cpu")
+        half_widths = _STARTS[start](2 if head else min(l, 1), fan_in, fan_out)
         with torch.no_grad():
             for parameter, half_width in zip(layer.parameters(), half_widths, strict=False):
                 drawn = torch.rand(parameter.shape, generator=generator, dtype=torch.float64, device="cpu")
