@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from lysep.baselines import minimize_cross_entropy
 from lysep.history import History
 from lysep.problems import Split, circle, fnn
 from lysep.problems.circle import RADIUS
+from lysep.scoring import score
 
 DEPTH, WIDTH = 20, 10
 
@@ -38,13 +38,6 @@ class Trained:
     color: str
 
 
-def descend(
-    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer], start: str, data: Split, seed: int, steps: int
-) -> tuple[nn.Module, History]:
-    model = fnn(DEPTH, WIDTH, start=start, seed=seed)
-    return model, minimize_cross_entropy(model, data.X_train, data.y_train, optimizer, steps, progress=True)
-
-
 def train_all(data: Split, seed: int, sweeps: int, steps: int) -> list[Trained]:
     def say(name: str) -> str:
         print(name, flush=True)
@@ -55,22 +48,16 @@ def train_all(data: Split, seed: int, sweeps: int, steps: int) -> list[Trained]:
     model = fnn(DEPTH, WIDTH, seed=seed)
     result = lysep.fit(model, data.X_train, data.y_train, sweeps=sweeps, progress=True)
     trained.append(Trained(name, model, result.history, "C0"))
-    for name, color, optimizer, start in (
-        ("gradient descent, PyTorch's start", "C3", lambda p: torch.optim.SGD(p, lr=0.3), "pytorch"),
-        ("gradient descent, Xavier start", "C1", lambda p: torch.optim.SGD(p, lr=0.3), "xavier"),
-        ("Adam, PyTorch's start", "C2", lambda p: torch.optim.Adam(p, lr=1e-3), "pytorch"),
+    for name, color, optimizer, lr, start in (
+        ("gradient descent, PyTorch's start", "C3", "gd", 0.3, "pytorch"),
+        ("gradient descent, Xavier start", "C1", "gd", 0.3, "xavier"),
+        ("Adam, PyTorch's start", "C2", "adam", 1e-3, "pytorch"),
     ):
         say(name)
-        model, history = descend(optimizer, start, data, seed, steps)
+        model = fnn(DEPTH, WIDTH, start=start, seed=seed)
+        history = minimize_cross_entropy(model, data.X_train, data.y_train, optimizer, lr, steps, progress=True)
         trained.append(Trained(name, model, history, color))
     return trained
-
-
-@torch.no_grad()
-def score(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
-    """Cross-entropy and accuracy, the same for every method."""
-    logits = model(X)
-    return float(nn.functional.cross_entropy(logits, y)), float((logits.argmax(1) == y).double().mean())
 
 
 def table(trained: list[Trained], data: Split) -> str:

@@ -27,7 +27,7 @@ def test_links_in_the_documents_lead_somewhere():
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-@pytest.mark.parametrize("module", ["lysep.state", "lysep.training", "lysep.baselines"])
+@pytest.mark.parametrize("module", ["lysep.state", "lysep.training", "lysep.baselines", "lysep.scoring"])
 def test_examples_in_docstrings_hold(module):
     import doctest
     import importlib

@@ -3,10 +3,8 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 import lysep
-from lysep.baselines import minimize_cross_entropy
 from lysep.problems import circle, digits, fnn
 
 
@@ -73,26 +71,3 @@ def test_digits_are_learned_by_two_convolutions_of_four_channels():
     )
     history = lysep.fit(model, data.X_train, data.y_train, sweeps=150).history
     assert history["accuracy"][-1] >= 0.99
-
-
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        lambda p: torch.optim.SGD(p, lr=0.1),
-        lambda p: torch.optim.Adam(p, lr=0.01),
-        lambda p: torch.optim.LBFGS(p, line_search_fn="strong_wolfe"),
-    ],
-)
-def test_baselines_lower_the_loss_and_record_it_before_each_step(optimizer):
-    data, model = circle(train=200), fnn(3, 10, start="pytorch")
-    before = float(F.cross_entropy(model(data.X_train), data.y_train).detach())
-    history = minimize_cross_entropy(model, data.X_train, data.y_train, optimizer, steps=20)
-    assert history["cross_entropy"][0] == pytest.approx(before)
-    assert float(F.cross_entropy(model(data.X_train), data.y_train).detach()) < before
-    assert list(history["sweep"]) == list(range(1, 21))
-
-
-def test_a_baseline_ends_at_its_time_limit():
-    data, model = circle(train=100), fnn(3, 10)
-    adam = torch.optim.Adam
-    assert len(minimize_cross_entropy(model, data.X_train, data.y_train, adam, 10_000, time_limit=1e-9)) == 1

@@ -4,12 +4,13 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from lysep.callbacks import CSVLog, EarlyStopping, Progress, TensorBoardLog
 from lysep.history import History
 from lysep.methods import Method, Paper
 from lysep.network import ModelError
 from lysep.objective import SeparatedLoss, separated_loss
 from lysep.state import State, separate, write_back
-from lysep.training import FitResult, Progress, Status, fit, sweep
+from lysep.training import FitResult, Status, fit, sweep
 
 if TYPE_CHECKING:
     from lysep.estimator import LySepClassifier
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 __version__ = version("lysep")
 
 __all__ = [
+    "CSVLog",
+    "EarlyStopping",
     "FitResult",
     "History",
     "LySepClassifier",
@@ -28,6 +31,7 @@ __all__ = [
     "SeparatedLoss",
     "State",
     "Status",
+    "TensorBoardLog",
     "fit",
     "load",
     "save",

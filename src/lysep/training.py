@@ -6,16 +6,16 @@ import enum
 import math
 import numbers
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from tqdm import tqdm
 
 from lysep.arithmetic import exact
+from lysep.callbacks import Callback, Callbacks, Progress
 from lysep.data import Batch, NonFiniteError, Source, check_classes
 from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Memory, Method, SweepLog, resolve
@@ -42,26 +42,20 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True)
 class FitResult:
-    """The trained model (the one that was passed in), why the run ended, and what happened on the way."""
+    """The trained model (the one that was passed in), why the run ended, and what happened on the way.
+
+    The model is that of sweep `kept_sweep`: the last one, unless a callback such as `EarlyStopping` chose another.
+    """
 
     model: nn.Module
     status: Status
     history: History
+    kept_sweep: int
 
     def __repr__(self) -> str:
-        return f"FitResult(status={self.status.name}: {self.status.message}; {self.history!r})"
+        kept = "" if self.kept_sweep == len(self.history) else f"; the model is that of sweep {self.kept_sweep}"
+        return f"FitResult(status={self.status.name}: {self.status.message}; {self.history!r}{kept})"
 
-
-@dataclass(frozen=True)
-class Progress:
-    """What a callback gets after every sweep. `state` is the state just reached; the model is not written yet."""
-
-    sweep: int
-    row: dict[str, float]
-    state: State
-
-
-Callback = Callable[[Progress], Any]
 
 # What a run gains is judged over so many sweeps of one batch: a single sweep may gain little by chance.
 _WINDOW = 10
@@ -107,7 +101,8 @@ def fit(
     validation
         A pair (X, y) that is scored after every sweep, and recorded.
     callbacks
-        Called with a `Progress` after every sweep; the run ends if one returns True.
+        Called with a `Progress` after every sweep; the run ends if one returns True. See `lysep.callbacks` for those
+        there are (`EarlyStopping`, `CSVLog`, `TensorBoardLog`) and what else a callback may do.
     progress
         Show a progress bar.
     time_limit
@@ -138,7 +133,7 @@ def fit(
     chosen = resolve(method)
     source = Source(X, y, sample_weight)
     _check_options(len(source), sweeps, batch_size, refresh_every, time_limit, tolerance, seed)
-    _check_callbacks(callbacks)
+    told = Callbacks(callbacks)
     network = parse(model, source.sample_shape)
     refuse_frozen(model)
     source.check(network)
@@ -148,14 +143,15 @@ def fit(
         start, memory = chosen.begin(Iterate(separate_batch(model, network, batches.next())))
         if batch_size is None:
             check_classes(start.labels)  # of a dataset of pairs they are known only now
-        run = _Run(chosen, batches, held_out, tuple(callbacks), started, time_limit, tolerance, start, memory)
+        run = _Run(chosen, batches, held_out, told, started, time_limit, tolerance, start, memory)
         try:
             with tqdm(total=sweeps, disable=not progress, unit="sweep") as bar:
                 status = run.sweep_through(sweeps, bar)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-    status = _write_all(run.iterate.state, model, status)
-    return FitResult(model, status, run.history)
+    kept = run.finish()
+    status = _write_all(kept.state, model, status)
+    return FitResult(model, status, run.history, kept.sweep)
 
 
 def sweep(state: State, method: str | Method = "paper") -> State:
@@ -212,7 +208,7 @@ class _Run:
         method: Method,
         batches: _Batches,
         validation: Batch | None,
-        callbacks: tuple[Callback, ...],
+        callbacks: Callbacks,
         started: float,
         time_limit: float | None,
         tolerance: float | None,
@@ -223,7 +219,14 @@ class _Run:
         self.history = History(COLUMNS + (VALIDATION_COLUMNS if validation is not None else ()))
         self._method, self._batches, self._validation = method, batches, validation
         self._callbacks, self._started = callbacks, started
+        callbacks.begin()
         self._time_limit, self._tolerance = time_limit, tolerance
+
+    def finish(self) -> Progress:
+        """What the model gets."""
+        sweeps = len(self.history)
+        last = Progress(sweeps, self.history.row(-1) if sweeps else {}, self.iterate.state)
+        return self._callbacks.finish(last) if sweeps else last
 
     def sweep_through(self, sweeps: int, bar: Any) -> Status:
         if not math.isfinite(self._method.objective(self.iterate)):
@@ -243,9 +246,7 @@ class _Run:
             self.history.append(row)
             bar.set_postfix(loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False)
             bar.update()
-            event = Progress(done + 1, dict(row), new.state)
-            answers = [callback(event) for callback in self._callbacks]  # every one is called, whatever another says
-            if any(_says_stop(answer) for answer in answers):
+            if self._callbacks(Progress(done + 1, row, new.state)):
                 return Status.STOPPED
             if self._time_limit is not None and row["seconds"] >= self._time_limit:
                 return Status.TIME_LIMIT
@@ -291,13 +292,6 @@ class _Run:
         return fell / earlier["objective"] if fell > 0.0 else 0.0
 
 
-def _says_stop(answer: Any) -> bool:
-    """True, as Python, NumPy or PyTorch writes it. Anything else that a callback returns means nothing."""
-    if isinstance(answer, Tensor) and answer.dtype == torch.bool and answer.numel() == 1:
-        return bool(answer)
-    return isinstance(answer, bool | np.bool_) and bool(answer)
-
-
 def _validation(pair: Any, network: Network) -> Batch:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ValueError(f"validation must be a pair (X, y), but is a {type(pair).__name__}.")
@@ -332,14 +326,6 @@ def _check_options(
         raise ValueError(f"tolerance={tolerance!r} must be zero or a positive number, or None.")
     if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise ValueError(f"seed={seed!r} must be an integer from 0 to 2^63 − 1.")
-
-
-def _check_callbacks(callbacks: Any) -> None:
-    if not isinstance(callbacks, list | tuple):
-        raise ValueError(f"callbacks={callbacks!r} must be a list of functions.")
-    for callback in callbacks:
-        if not callable(callback):
-            raise ValueError(f"callbacks holds {callback!r}, which cannot be called.")
 
 
 def _check_count(name: str, value: Any) -> None:
