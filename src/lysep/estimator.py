@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -21,45 +21,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from lysep import state, training
-from lysep.callbacks import EarlyStopping
+from lysep import labels, state, training
+from lysep.building import ACTIVATIONS, by_factory, dense, is_sizes
+from lysep.callbacks import Callback, EarlyStopping
 from lysep.data import as_tensor, check_weights
 from lysep.history import History
+from lysep.labels import Floats, Samples
 from lysep.methods import Method
 from lysep.objective import separated_loss
-from lysep.parameters import COUNT, FRACTION, NOT_NEGATIVE, TRUTH, Rule, check, is_integer, one_of, optional
-from lysep.problems.networks import chain
+from lysep.parameters import COUNT, FRACTION, NOT_NEGATIVE, TRUTH, Rule, check, one_of, optional
 from lysep.preprocessing import TableEncoder
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "identity": nn.Identity,
-    "logistic": nn.Sigmoid,
-    "tanh": nn.Tanh,
-    "relu": nn.ReLU,
-    "leaky_relu": nn.LeakyReLU,
-    "elu": nn.ELU,
-    "silu": nn.SiLU,
-    "gelu": nn.GELU,
-    "softplus": nn.Softplus,
-}
-
-_MOST_PARAMETERS = 2**28  # two gibibytes in float64; beyond, a size is more likely mistyped than meant
 _PREDICTED_AT_ONCE = 2**22  # numbers, so that a prediction needs little memory beside the data
 _PARTIAL_COLUMNS = ("sweep", "objective", "separated_loss", "cross_entropy", "accuracy", "bound")
-
-Floats = NDArray[np.floating[Any]]
-
-
-class _Samples(NamedTuple):
-    """Samples (an array, or a data frame still to be encoded), the places of their labels in classes_, weights."""
-
-    X: Any
-    y: NDArray[np.intp]
-    weights: Floats | None
-
-    def __getitem__(self, rows: Any) -> _Samples:  # type: ignore[override]  # samples are chosen, not fields
-        X = self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
-        return _Samples(X, self.y[rows], None if self.weights is None else self.weights[rows])
 
 
 class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed
@@ -71,7 +45,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     Parameters
     ----------
     hidden_layer_sizes
-        The widths of the hidden layers, first to last. (10, 10) is a network of depth 3: two hidden layers and the head.
+        The widths of the hidden layers, first to last. (10, 10) is of depth 3: two hidden layers and the head.
     activation
         "tanh", "relu", "logistic", "identity", "leaky_relu", "elu", "silu", "gelu" or "softplus".
     method
@@ -177,7 +151,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         y: Any,
         sample_weight: Any = None,
         *,
-        callbacks: Sequence[training.Callback] = (),
+        callbacks: Sequence[Callback] = (),
         time_limit: float | None = None,
     ) -> Self:
         """Train on samples X with labels y of any type; a sample of weight 2 counts as two samples.
@@ -193,7 +167,9 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if self.early_stopping:
             samples, held_out = self._hold_out(samples, split_seed)
         encoder = self._fitted_encoder(samples, going_on)
-        samples = _encoded(samples, encoder)
+        if encoder is not None:
+            samples = replace(samples, X=encoder.transform(samples.X))
+            held_out = held_out and replace(held_out, X=encoder.transform(held_out.X))
         model = copy.deepcopy(self.model_) if going_on else self._new_model(samples.X, len(classes), network_seed)
         watch = [] if held_out is None else [EarlyStopping(patience=self.n_iter_no_change)]
         result = training.fit(
@@ -205,7 +181,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             sweeps=self.max_iter,
             batch_size=self._batch_size(len(samples.y)),
             refresh_every=self.refresh_every,
-            validation=None if held_out is None else tuple(_encoded(held_out, encoder)),
+            validation=None if held_out is None else (held_out.X, held_out.y, held_out.weights),
             callbacks=[*callbacks, *watch],
             progress=bool(self.verbose),
             time_limit=time_limit,
@@ -222,7 +198,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         check(vars(self), _RULES)
         self._refuse_for_partial_fit()
         going_on = hasattr(self, "model_")
-        known = self._known_classes(classes) if going_on else _declared_classes(classes)
+        known = self._known_classes(classes) if going_on else labels.declared(classes)
         samples, known = self._read(X, y, sample_weight, known, reset=not going_on)
         if going_on:
             model = copy.deepcopy(self.model_)
@@ -287,7 +263,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _read(
         self, X: Any, y: Any, sample_weight: Any, classes: NDArray[Any] | None, *, reset: bool
-    ) -> tuple[_Samples, NDArray[Any]]:
+    ) -> tuple[Samples, NDArray[Any]]:
         """Checked samples without those of weight zero, and the classes: those given, or those found."""
         if y is None:
             raise ValueError("LySepClassifier requires y to be passed, but the target y is None.")
@@ -305,15 +281,15 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             X, y, weights = X[kept], y[kept], weights[kept]
         found, codes = np.unique(y, return_inverse=True)
         if classes is not None:
-            codes = _places(found, classes)[codes]
+            codes = labels.places(found, classes)[codes]
         elif len(found) < 2:
             raise ValueError(f"y holds one class only ({found[0]}); a classifier needs at least two.")
         else:
             classes = found
         if self.class_weight is not None:
             ones = np.ones(len(y)) if weights is None else weights
-            weights = ones * _class_weights(self.class_weight, classes, codes, ones)[codes]
-        return _Samples(X, codes, weights), classes
+            weights = ones * labels.class_weights(self.class_weight, classes, codes, ones)[codes]
+        return Samples(X, codes, weights), classes
 
     def _features(self, X: Any, *, reset: bool) -> Any:
         if self.preprocessing is not None:
@@ -327,7 +303,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             raise ValueError(f"X holds samples of shape {X.shape[1:]}, but the model takes {self.sample_shape_}.")
         return X
 
-    def _hold_out(self, samples: _Samples, seed: int) -> tuple[_Samples, _Samples]:
+    def _hold_out(self, samples: Samples, seed: int) -> tuple[Samples, Samples]:
         try:
             rows = train_test_split(
                 np.arange(len(samples.y)), test_size=self.validation_fraction, random_state=seed, stratify=samples.y
@@ -337,9 +313,9 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 f"early_stopping=True cannot hold out validation_fraction={self.validation_fraction} of "
                 f"{len(samples.y)} samples with every class on both sides: {error}"
             ) from error
-        return samples[rows[0]], samples[rows[1]]
+        return samples.rows(rows[0]), samples.rows(rows[1])
 
-    def _fitted_encoder(self, samples: _Samples, going_on: bool) -> TableEncoder | None:
+    def _fitted_encoder(self, samples: Samples, going_on: bool) -> TableEncoder | None:
         if self.preprocessing is None:
             return None
         encoder: TableEncoder = self.encoder_ if going_on else TableEncoder().fit(samples.X, samples.weights)
@@ -363,16 +339,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _new_model(self, X: Any, n_classes: int, seed: int) -> nn.Module:
         if self.network is None:
-            return _dense(_sizes(self.hidden_layer_sizes, X.shape[1], n_classes), self.activation, seed)
-        wanted = {"n_classes": n_classes, "sample_shape": tuple(X.shape[1:])}
-        known = inspect.signature(self.network).parameters
-        # a factory draws from the global generator, as PyTorch's layers do: it is put back as it was
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            model = self.network(**{name: value for name, value in wanted.items() if name in known})
-        if not isinstance(model, nn.Module):
-            raise ValueError(f"network must return an nn.Sequential, but returned a {type(model).__name__}.")
-        return model
+            return dense(self.hidden_layer_sizes, self.activation, X.shape[1], n_classes, seed)
+        return by_factory(self.network, tuple(X.shape[1:]), n_classes, seed)
 
     def _batch_size(self, samples: int) -> int | None:
         return None if self.batch_size is None or self.batch_size >= samples else self.batch_size
@@ -390,7 +358,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _record(self, history: History, status: training.Status, going_on: bool) -> None:
         self.history_, self.status_ = history, status
-        self.loss_curve_ = [*(self.loss_curve_ if going_on else []), *history["cross_entropy"]]
+        earlier: list[float] = self.loss_curve_ if going_on else []
+        self.loss_curve_ = earlier + history["cross_entropy"]
         self.n_iter_ = len(self.loss_curve_)
 
     # -- partial_fit
@@ -407,7 +376,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             )
 
     def _known_classes(self, classes: Any) -> NDArray[Any]:
-        if classes is not None and not np.array_equal(_declared_classes(classes), self.classes_):
+        if classes is not None and not np.array_equal(labels.declared(classes), self.classes_):
             raise ValueError(f"classes={classes!r} is not the same as on the last call: {self.classes_.tolist()}.")
         known: NDArray[Any] = self.classes_
         return known
@@ -426,69 +395,8 @@ def _complain(result: training.FitResult) -> None:
         warnings.warn(f"training {result.status.message}.", stacklevel=3)
 
 
-def _encoded(samples: _Samples, encoder: TableEncoder | None) -> _Samples:
-    return samples if encoder is None else samples._replace(X=encoder.transform(samples.X))
-
-
-def _sizes(hidden: int | Sequence[int], n_features: int, n_classes: int) -> list[int]:
-    sizes = [n_features, *([hidden] if is_integer(hidden) else hidden), n_classes]  # type: ignore[list-item]
-    parameters = sum(int(a) * int(b) for a, b in zip(sizes, sizes[1:], strict=False))
-    if parameters > _MOST_PARAMETERS:
-        raise ValueError(f"hidden_layer_sizes would make a network of {parameters:,} weights. Use fewer or narrower layers.")
-    return [int(size) for size in sizes]
-
-
-def _dense(sizes: list[int], activation: str, seed: int) -> nn.Sequential:
-    """The start was found for tanh (docs/start.md); the others, ReLU above all, fare better with PyTorch's own."""
-    start = "separation" if activation == "tanh" else "pytorch"
-    return chain(sizes, activation=ACTIVATIONS[activation], start=start, seed=seed)
-
-
-def _declared_classes(classes: Any) -> NDArray[Any]:
-    if classes is None:
-        raise ValueError("classes must be passed on the first call to partial_fit.")
-    declared = np.unique(np.asarray(classes))
-    if len(declared) < 2:
-        raise ValueError(f"classes={classes!r} holds {len(declared)} class; a classifier needs at least two.")
-    return declared
-
-
-def _places(found: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    known = {label: place for place, label in enumerate(classes.tolist())}
-    strange = [label for label in found.tolist() if label not in known]
-    if strange:
-        raise ValueError(f"y holds {strange[:5]}, not among the classes {classes.tolist()[:20]}.")
-    return np.array([known[label] for label in found.tolist()], dtype=np.intp)
-
-
-def _class_weights(
-    class_weight: str | Mapping[Any, float], classes: NDArray[Any], codes: NDArray[np.intp], weights: Floats
-) -> Floats:
-    """One number a class. Balanced: every class has the same weight in all, and the sum stays what it was."""
-    if isinstance(class_weight, str):
-        totals = np.bincount(codes, weights, minlength=len(classes))
-        return np.asarray(weights.sum() / (len(classes) * np.where(totals > 0.0, totals, 1.0)))
-    labels = classes.tolist()
-    missing = [label for label in labels if label not in class_weight]
-    strange = [key for key in class_weight if key not in labels]
-    if missing and strange:  # one of them alone may be meant: a class counts once, or is absent from this fold
-        raise ValueError(f"class_weight names {strange[:5]}, but the classes {missing[:5]} have no weight.")
-    return np.array([float(class_weight.get(label, 1.0)) for label in labels])
-
-
-def _is_sizes(value: Any) -> bool:
-    sizes = [value] if is_integer(value) else value
-    return isinstance(sizes, Sequence | np.ndarray) and len(sizes) > 0 and all(COUNT.holds(size) for size in sizes)
-
-
-def _is_class_weight(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(NOT_NEGATIVE.holds(weight) for weight in value.values())
-    return isinstance(value, str) and value == "balanced"
-
-
 _RULES = {
-    "hidden_layer_sizes": Rule(_is_sizes, "a positive integer, or a sequence of them with one entry at least"),
+    "hidden_layer_sizes": Rule(is_sizes, "a positive integer, or a sequence of them with one entry at least"),
     "activation": one_of(*ACTIVATIONS),
     "method": Rule(lambda value: isinstance(value, str | Method), "a name, or an instance such as lysep.Paper()"),
     "max_iter": COUNT,
@@ -498,7 +406,7 @@ _RULES = {
     "early_stopping": TRUTH,
     "validation_fraction": FRACTION,
     "n_iter_no_change": COUNT,
-    "class_weight": optional(Rule(_is_class_weight, "'balanced', or a dictionary from class to a weight not negative")),
+    "class_weight": optional(Rule(labels.is_class_weight, "'balanced', or a dictionary from class to weight")),
     "network": optional(
         Rule(
             lambda value: callable(value) and not isinstance(value, nn.Module),

@@ -25,14 +25,14 @@ class Fields:
     def object(self, name: str) -> Fields:
         return Fields(self.raw(name), f"{self._where}.{name}")
 
-    def list(self, name: str) -> list[Any]:
+    def items(self, name: str) -> list[Any]:
         value = self.raw(name)
         if not isinstance(value, list):
             raise self._wrong(name, value, "a list")
         return value
 
     def objects(self, name: str) -> list[Fields]:
-        return [Fields(item, f"{self._where}.{name}[{place}]") for place, item in enumerate(self.list(name))]
+        return [Fields(item, f"{self._where}.{name}[{place}]") for place, item in enumerate(self.items(name))]
 
     def text(self, name: str) -> str:
         value = self.raw(name)
@@ -41,7 +41,7 @@ class Fields:
         return value
 
     def texts(self, name: str) -> list[str]:
-        values = self.list(name)
+        values = self.items(name)
         if not all(isinstance(value, str) for value in values):
             raise self._wrong(name, values, "a list of texts")
         return values
@@ -65,7 +65,7 @@ class Fields:
         return value
 
     def integers(self, name: str, low: int, high: int) -> tuple[int, ...]:
-        values = Fields(dict(enumerate(self.list(name))), f"{self._where}.{name}")
+        values = Fields(dict(enumerate(self.items(name))), f"{self._where}.{name}")
         return tuple(values.integer(place, low, high) for place in values._data)
 
     def _wrong(self, name: str, value: Any, wanted: str) -> ValueError:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -53,7 +55,9 @@ def is_number(value: Any) -> bool:
 COUNT = Rule(lambda value: is_integer(value) and value >= 1, "a positive integer")
 NOT_NEGATIVE = Rule(lambda value: is_number(value) and value >= 0.0, "zero or a positive number")
 FRACTION = Rule(lambda value: is_number(value) and 0.0 < value < 1.0, "a number between 0 and 1")
-TRUTH = Rule(lambda value: isinstance(value, bool) or type(value).__name__ == "bool_" or value in (0, 1), "True or False")
+TRUTH = Rule(
+    lambda value: isinstance(value, bool | np.bool_) or (is_integer(value) and value in (0, 1)), "True or False"
+)
 
 
 def optional(rule: Rule) -> Rule:

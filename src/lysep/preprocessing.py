@@ -14,7 +14,7 @@ from lysep.fields import Fields
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.float64]
 
 MOST_TEXTS = 100  # so many different texts in a column, at most, become indicators
 _FEW_TEXTS = 10  # so few always do, even where every row has another one
@@ -73,8 +73,8 @@ Column = NumberColumn | TextColumn
 class TableEncoder:
     """Turns data frames with the columns of the training table, in any order, into an array of features.
 
-    Numbers are standardized, missing ones replaced by the median and marked by an indicator; texts and categories become
-    one indicator a value; constant columns are left out. Dates, and texts with too many different values, are refused.
+    Numbers are standardized, missing ones replaced by the median and marked by an indicator; texts and categories
+    become one indicator a value; constant columns are left out. Dates, and texts with too many values, are refused.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"age": [20.0, None, 40.0], "town": ["Bonn", "Graz", "Bonn"]})
