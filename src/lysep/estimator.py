@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
@@ -94,8 +94,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         What the last fit recorded, sweep by sweep, and why it ended.
     loss_curve_
         The training cross-entropy after every sweep so far, over all warm starts and partial fits.
-    n_iter_
-        The number of sweeps so far.
+    n_iter_, kept_iter_
+        The number of sweeps so far, and after how many of them the model was what it is: fewer with early stopping.
 
     Examples
     --------
@@ -107,6 +107,18 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     >>> pipeline.fit(X, y).score(X, y) > 0.95
     True
     """
+
+    classes_: NDArray[Any]
+    model_: nn.Module
+    encoder_: TableEncoder
+    sample_shape_: tuple[int, ...]
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    history_: History
+    status_: training.Status
+    loss_curve_: list[float]
+    n_iter_: int
+    kept_iter_: int
 
     def __init__(
         self,
@@ -158,7 +170,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
         `callbacks` and `time_limit` are those of `lysep.fit`.
         """
-        check(vars(self), _RULES)
+        check_parameters(vars(self))
         going_on = self.warm_start and hasattr(self, "model_")
         samples, classes = self._read(X, y, sample_weight, self.classes_ if going_on else None, reset=not going_on)
         random = check_random_state(self.random_state)
@@ -191,11 +203,12 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         _complain(result)
         self._keep(model, classes, encoder, tuple(samples.X.shape[1:]))
         self._record(result.history, result.status, going_on)
+        self.kept_iter_ = self.n_iter_ - len(result.history) + result.kept_sweep
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """One sweep on these samples. The first call needs `classes`, all labels that will ever come."""
-        check(vars(self), _RULES)
+        check_parameters(vars(self))
         self._refuse_for_partial_fit()
         going_on = hasattr(self, "model_")
         known = self._known_classes(classes) if going_on else labels.declared(classes)
@@ -268,8 +281,9 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if y is None:
             raise ValueError("LySepClassifier requires y to be passed, but the target y is None.")
         X = self._features(X, reset=reset)
-        y = validate_data(self, y=y)
+        y = column_or_1d(y, warn=True)
         check_classification_targets(y)
+        assert_all_finite(y, input_name="y")
         if len(X) != len(y):
             raise ValueError(f"X and y have inconsistent numbers of samples: {len(X)} and {len(y)}.")
         weights = None
@@ -279,7 +293,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             weights = checked.numpy()
             kept = weights > 0.0
             X, y, weights = X[kept], y[kept], weights[kept]
-        found, codes = np.unique(y, return_inverse=True)
+        found, codes = labels.distinct(y)
         if classes is not None:
             codes = labels.places(found, classes)[codes]
         elif len(found) < 2:
@@ -318,8 +332,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _fitted_encoder(self, samples: Samples, going_on: bool) -> TableEncoder | None:
         if self.preprocessing is None:
             return None
-        encoder: TableEncoder = self.encoder_ if going_on else TableEncoder().fit(samples.X, samples.weights)
-        return encoder
+        return self.encoder_ if going_on else TableEncoder().fit(samples.X, samples.weights)
 
     def _logits(self, X: Any) -> Floats:
         check_is_fitted(self)
@@ -358,9 +371,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _record(self, history: History, status: training.Status, going_on: bool) -> None:
         self.history_, self.status_ = history, status
-        earlier: list[float] = self.loss_curve_ if going_on else []
-        self.loss_curve_ = earlier + history["cross_entropy"]
-        self.n_iter_ = len(self.loss_curve_)
+        self.loss_curve_ = (self.loss_curve_ if going_on else []) + history["cross_entropy"]
+        self.n_iter_ = self.kept_iter_ = (self.n_iter_ if going_on else 0) + len(history)
 
     # -- partial_fit
 
@@ -378,8 +390,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _known_classes(self, classes: Any) -> NDArray[Any]:
         if classes is not None and not np.array_equal(labels.declared(classes), self.classes_):
             raise ValueError(f"classes={classes!r} is not the same as on the last call: {self.classes_.tolist()}.")
-        known: NDArray[Any] = self.classes_
-        return known
+        return self.classes_
 
 
 _TOO_LARGE = "the objective is not finite from the start. Scale the features, for instance with a StandardScaler."
@@ -416,3 +427,7 @@ _RULES = {
     "preprocessing": optional(one_of("table")),
     "warm_start": TRUTH,
 }
+
+
+def check_parameters(parameters: Mapping[str, Any]) -> None:
+    check(parameters, _RULES)

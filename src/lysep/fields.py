@@ -17,6 +17,9 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return name in self._data
 
+    def whole(self) -> dict[str, Any]:
+        return dict(self._data)
+
     def raw(self, name: str) -> Any:
         if name not in self._data:
             raise ValueError(f"{self._where} has no {name!r}.")

@@ -28,6 +28,16 @@ class Samples:
         return Samples(X, self.y[rows], None if self.weights is None else self.weights[rows])
 
 
+def distinct(y: NDArray[Any]) -> tuple[NDArray[Any], Places]:
+    """The sorted classes, and the place of every label in them."""
+    try:
+        found, codes = np.unique(y, return_inverse=True)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(label).__name__ for label in y}))
+        raise ValueError(f"y mixes labels that cannot be compared ({kinds}). Use labels of one type.") from error
+    return found, codes
+
+
 def declared(classes: Any) -> NDArray[Any]:
     if classes is None:
         raise ValueError("classes must be passed on the first call to partial_fit.")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
 from lysep.methods.base import Memory, Method, SweepLog
 from lysep.methods.paper import Paper
 
-__all__ = ["Memory", "Method", "Paper", "SweepLog", "resolve"]
+__all__ = ["Memory", "Method", "Paper", "SweepLog", "describe", "from_description", "resolve"]
 
 _BY_NAME = {"paper": Paper}
 
@@ -22,3 +26,21 @@ def resolve(method: str | Method) -> Method:
     if not isinstance(method, Method):
         raise ValueError(f"method={method!r} is neither a name nor an instance of a lysep.Method.")
     return method
+
+
+def describe(method: str | Method) -> dict[str, Any] | None:
+    """The name and the options of a method of ours, as JSON has them; None for anybody else's."""
+    chosen = resolve(method)
+    for name, kind in _BY_NAME.items():
+        if type(chosen) is kind:
+            return {"name": name, "options": asdict(chosen)}
+    return None
+
+
+def from_description(name: str, options: Mapping[str, Any]) -> Method:
+    """The method that `describe` described."""
+    resolve(name)  # or a name that is not known
+    try:
+        return _BY_NAME[name](**options)
+    except TypeError as error:
+        raise ValueError(f"the method {name!r} does not have these options: {error}.") from error
