@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from lysep import atomic
 from lysep.architecture import leaves
+from lysep.network import as_pool
 from lysep.preprocessing import NumberColumn, TableEncoder
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from lysep.estimator import LySepClassifier
 
-_OPSET = 20  # ai.onnx of 2023: AveragePool rounds up as PyTorch does
+_OPSET = 20  # ai.onnx of 2023, the first with Gelu
 _IR_VERSION = 9  # that of the same release, so that runtimes of then read it
 
 
@@ -54,6 +55,7 @@ class _Drawing:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.value = "X"
+        self.sample = torch.empty(0)  # as it arrives at the next module, for its shape
 
     def finish(self, classifier: LySepClassifier) -> tuple[ModelProto, str]:
         from onnx import TensorProto, helper
@@ -72,8 +74,12 @@ class _Drawing:
             )
         elif hasattr(classifier, "feature_names_in_"):
             words += f": {', '.join(map(str, classifier.feature_names_in_))}"
+        kind_of = next(classifier.model_.parameters())
+        self.sample = kind_of.new_zeros(1, *classifier.sample_shape_)
         for module in leaves(classifier.model_):
-            self._add_module(module)
+            _DRAWN[type(module)](self, module)
+            with torch.no_grad():
+                self.sample = module(self.sample)
         self.node("Softmax", [], output="probabilities", axis=1)
         graph = helper.make_graph(
             self.nodes,
@@ -125,9 +131,6 @@ class _Drawing:
         self.node("Gather", [self.constant(places, np.int64)], axis=1)
         self.node("Cast", [], to=_type("FLOAT"))
 
-    def _add_module(self, module: nn.Module) -> None:
-        _DRAWN[type(module)](self, module)
-
     def linear(self, module: Any) -> None:
         parameters = [self.constant(p.detach().cpu().numpy()) for p in (module.weight, module.bias) if p is not None]
         self.node("Gemm", parameters, transB=1)
@@ -145,19 +148,21 @@ class _Drawing:
         )
 
     def pool(self, module: Any) -> None:
-        kernel, padding = _pair(module.kernel_size), _pair(module.padding)
-        divisor = module.divisor_override
+        pool = as_pool(module)
+        if pool.ceil_mode or pool.divisor is not None:  # here ONNX, its runtimes and PyTorch count differently
+            height, width = (pool.axis(axis, self.sample.shape[2 + axis]).numpy() for axis in (0, 1))
+            sign = -1.0 if (pool.divisor or 1) < 0 else 1.0
+            rows = self.node("MatMul", [self.constant(sign * width.T)])
+            self.node("MatMul", [rows], value=self.constant(height))
+            return
         self.node(
             "AveragePool",
             [],
-            kernel_shape=kernel,
-            strides=kernel if module.stride is None else _pair(module.stride),
-            pads=[*padding, *padding],
-            ceil_mode=int(module.ceil_mode),
-            count_include_pad=int(module.count_include_pad or divisor is not None),
+            kernel_shape=pool.kernel,
+            strides=pool.stride,
+            pads=[*pool.padding, *pool.padding],
+            count_include_pad=int(pool.count_include_pad),
         )
-        if divisor is not None:
-            self.node("Mul", [self.constant(math.prod(kernel) / divisor)])
 
     def silu(self, module: Any) -> None:
         x = self.value
@@ -201,10 +206,6 @@ def _type(name: str) -> int:
     from onnx import TensorProto
 
     return int(getattr(TensorProto, name))
-
-
-def _pair(value: int | tuple[int, int]) -> list[int]:
-    return [value, value] if isinstance(value, int) else list(value)
 
 
 def _conv_padding(module: nn.Conv2d) -> tuple[list[int], list[int]]:
