@@ -1,7 +1,7 @@
 """Train deep softmax classifiers by layer separation."""
 
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from lysep.callbacks import CSVLog, EarlyStopping, Progress, TensorBoardLog
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from lysep.estimator import LySepClassifier
     from lysep.saving import load, save
 
-__version__ = version("lysep")
+try:
+    __version__ = version("lysep")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = "0+source"
 
 __all__ = [
     "CSVLog",

@@ -106,11 +106,11 @@ def minimize_cross_entropy(
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer={optimizer!r} is unknown. Use one of {', '.join(map(repr, OPTIMIZERS))}.")
     history, stepper = History(COLUMNS), OPTIMIZERS[optimizer](model.parameters(), lr)
-    batches = _batches(X, y, batch_size, refresh_every, seed)
+    samples = batches(X, y, batch_size, refresh_every, seed)
     started = time.perf_counter()
     with tqdm(total=steps, disable=not progress, unit="step") as bar:
         for step in range(1, steps + 1):
-            loss, accuracy = _step(model, stepper, *next(batches))
+            loss, accuracy = _step(model, stepper, *next(samples))
             row = {"sweep": step, "cross_entropy": loss, "accuracy": accuracy, "seconds": time.perf_counter() - started}
             history.append(row)
             bar.set_postfix(loss=f"{loss:.3g}", accuracy=f"{accuracy:.2%}", refresh=False)
@@ -140,7 +140,7 @@ def _step(model: nn.Module, stepper: Stepper, X: Tensor, y: Tensor) -> tuple[flo
     return float(first[0]), float(first[1])
 
 
-def _batches(X: Tensor, y: Tensor, size: int | None, refresh_every: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(X: Tensor, y: Tensor, size: int | None, refresh_every: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The samples of every step; drawn as `lysep.fit` draws them, so that the same seed means the same batches."""
     generator = torch.Generator(device="cpu").manual_seed(seed)
     while True:
