@@ -5,6 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from lysep.callbacks import CSVLog, EarlyStopping, Progress, TensorBoardLog
+from lysep.checkpoint import CheckpointError
 from lysep.history import History
 from lysep.methods import Method, Paper
 from lysep.network import ModelError
@@ -23,6 +24,7 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 
 __all__ = [
     "CSVLog",
+    "CheckpointError",
     "EarlyStopping",
     "FitResult",
     "History",

@@ -12,10 +12,11 @@ has more, each of it optional:
 
 from __future__ import annotations
 
+import copy
 import csv
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -216,7 +217,8 @@ class Callbacks:
         for callback in callbacks:
             if not callable(callback):
                 raise ValueError(f"callbacks holds {callback!r}, which cannot be called.")
-        self._callbacks = tuple(callbacks)
+        self._callbacks: tuple[Any, ...] = tuple(callbacks)
+        self._remembering = [c for c in callbacks if hasattr(c, "state_dict") and hasattr(c, "load_state_dict")]
 
     def begin(self) -> None:
         for callback in self._callbacks:
@@ -234,6 +236,18 @@ class Callbacks:
             chosen = callback.finish(progress) if hasattr(callback, "finish") else None
             progress = chosen if isinstance(chosen, Progress) else progress
         return progress
+
+    def __str__(self) -> str:
+        """Those that remember something."""
+        return ", ".join(type(callback).__name__ for callback in self._remembering) or "none"
+
+    def state_dicts(self) -> list[dict[str, Any]]:
+        """What they remember now; copies, so that it does not change with what goes on."""
+        return [copy.deepcopy(callback.state_dict()) for callback in self._remembering]
+
+    def load_state_dicts(self, states: Sequence[dict[str, Any]]) -> None:
+        for callback, state in zip(self._remembering, states, strict=True):
+            callback.load_state_dict(state)
 
 
 def _says_stop(answer: Any) -> bool:

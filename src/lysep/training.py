@@ -6,21 +6,24 @@ import enum
 import math
 import numbers
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
-import torch
 from torch import nn
-from tqdm import tqdm
 
 from lysep.arithmetic import exact
+from lysep.batches import Batches
 from lysep.callbacks import Callback, Callbacks, Progress
+from lysep.checkpoint import Checkpoint, append_columns
 from lysep.data import Batch, NonFiniteError, Source, check_classes
+from lysep.fingerprint import described, digest
 from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Memory, Method, SweepLog, resolve
 from lysep.network import Network, parse, refuse_frozen
 from lysep.objective import Iterate, scores
+from lysep.progress import ProgressBar
 from lysep.state import State, checked, restart, separate_batch, write_back
 
 
@@ -60,6 +63,9 @@ class FitResult:
 # What a run gains is judged over so many sweeps of one batch: a single sweep may gain little by chance.
 _WINDOW = 10
 
+# Of a state, what a sweep changes; the rest of it is made again from the model and the data.
+_VARIABLES = ("weights", "biases", "aux", "head_weight", "head_bias")
+
 
 def fit(
     model: nn.Module,
@@ -77,6 +83,8 @@ def fit(
     time_limit: float | None = None,
     tolerance: float | None = None,
     seed: int = 0,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_every: float = 30.0,
 ) -> FitResult:
     """Train a PyTorch classifier by layer separation.
 
@@ -104,7 +112,7 @@ def fit(
         Called with a `Progress` after every sweep; the run ends if one returns True. See `lysep.callbacks` for those
         there are (`EarlyStopping`, `CSVLog`, `TensorBoardLog`) and what else a callback may do.
     progress
-        Show a progress bar.
+        Show a progress bar, where there is a terminal or a notebook to show it.
     time_limit
         In seconds; the run ends after the first sweep that passes it.
     tolerance
@@ -112,6 +120,13 @@ def fit(
         `refresh_every` is smaller).
     seed
         For the choice of mini-batches. The global random state is not touched.
+    checkpoint
+        A directory for this run. What it takes to go on is written there, and where it is there already the run goes
+        on from it, and ends as if it had never been interrupted, bit for bit. Whatever ends a run may be changed for
+        that (`sweeps`, `time_limit`, which counts anew, `tolerance`); all else has to be what it was. The model's own
+        parameters are then not looked at.
+    checkpoint_every
+        Seconds from one writing to the next. It is also written at the start and at the end.
 
     Returns
     -------
@@ -132,25 +147,41 @@ def fit(
     started = time.perf_counter()
     chosen = resolve(method)
     source = Source(X, y, sample_weight)
-    _check_options(len(source), sweeps, batch_size, refresh_every, time_limit, tolerance, seed)
+    _check_options(len(source), sweeps, batch_size, refresh_every, time_limit, tolerance, seed, checkpoint_every)
     told = Callbacks(callbacks)
     network = parse(model, source.sample_shape)
     refuse_frozen(model)
     source.check(network)
     held_out = None if validation is None else _validation(validation, network)
-    batches = _Batches(source, network, batch_size, refresh_every, seed)
+    batches = Batches(source, network, batch_size, refresh_every, seed)
+    keeper = None
+    if checkpoint is not None:
+        identity = _identity(model, network, source, held_out)
+        identity |= {"method": described(chosen), "callbacks": str(told), "seed": str(seed)}
+        if batch_size is not None:
+            identity |= {"batch_size": str(batch_size), "refresh_every": str(refresh_every)}
+        keeper = Checkpoint(checkpoint, checkpoint_every, identity)
     with exact(network.device):
-        start, memory = chosen.begin(Iterate(separate_batch(model, network, batches.next())))
+        saved = None if keeper is None else keeper.load(network.device)
+        if saved is None:
+            start, memory = chosen.begin(Iterate(separate_batch(model, network, batches.next())))
+        else:
+            batches.load_state_dict(saved["batches"])
+            start, memory = Iterate(_restored(saved["variables"], network, batches.next())), saved["memory"]
         if batch_size is None:
             check_classes(start.labels)  # of a dataset of pairs they are known only now
-        run = _Run(chosen, batches, held_out, told, started, time_limit, tolerance, start, memory)
+        run = _Run(chosen, batches, held_out, told, keeper, started, time_limit, tolerance, start, memory)
+        if saved is not None:
+            run.resume(saved, sweeps)
         try:
-            with tqdm(total=sweeps, disable=not progress, unit="sweep") as bar:
+            with ProgressBar(sweeps, progress, done=len(run.history), time_limit=time_limit) as bar:
                 status = run.sweep_through(sweeps, bar)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+    if keeper is not None:
+        status = _to_the_end(keeper.flush, status)
     kept = run.finish()
-    status = _write_all(kept.state, model, status)
+    status = _to_the_end(lambda: write_back(kept.state, model), status)
     return FitResult(model, status, run.history, kept.sweep)
 
 
@@ -162,42 +193,27 @@ def sweep(state: State, method: str | Method = "paper") -> State:
     return iterate.state
 
 
-def _write_all(state: State, model: nn.Module, status: Status) -> Status:
-    """Write back, whole: an impatient second Ctrl-C must not leave half of a model."""
+def _to_the_end(write: Callable[[], None], status: Status) -> Status:
+    """An impatient second Ctrl-C must not leave half of a model, nor lose what can be gone on from."""
     while True:
         try:
-            write_back(state, model)
+            write()
             return status
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
 
 
-class _Batches:
-    """The samples to train on, now and after every refresh."""
+def _identity(model: nn.Module, network: Network, source: Source, validation: Batch | None) -> dict[str, str]:
+    """What a run is made of, in words to compare and to show."""
+    found = {"model": " ".join(str(model).split()), "dtype": str(network.dtype)} | source.fingerprint()
+    if validation is not None:
+        bits = digest(values for values in validation if values is not None)
+        found["validation"] = f"{len(validation.X)} samples (digest {bits})"
+    return found
 
-    def __init__(self, source: Source, network: Network, size: int | None, refresh_every: int, seed: int) -> None:
-        self._source, self._network, self._size = source, network, size
-        self._refresh_every = refresh_every
-        self._generator = torch.Generator(device="cpu").manual_seed(int(seed))
-        self.drawn = 0
 
-    @property
-    def partial(self) -> bool:
-        return self._size is not None
-
-    def longest(self, window: int) -> int:
-        """A window of so many sweeps, or of as many as one batch has."""
-        return window if self._size is None else min(window, self._refresh_every - 1)
-
-    def due(self, sweeps_done: int) -> bool:
-        return self._size is not None and sweeps_done > 0 and sweeps_done % self._refresh_every == 0
-
-    def next(self) -> Batch:
-        self.drawn += 1
-        if self._size is None:
-            return self._source.batch(None, self._network)
-        order = torch.randperm(len(self._source), generator=self._generator, device="cpu")
-        return self._source.batch(order[: self._size], self._network)
+def _restored(variables: dict[str, Any], network: Network, batch: Batch) -> State:
+    return State(network, inputs=batch.X, labels=batch.y, sample_weight=batch.sample_weight, **variables)
 
 
 class _Run:
@@ -206,9 +222,10 @@ class _Run:
     def __init__(
         self,
         method: Method,
-        batches: _Batches,
+        batches: Batches,
         validation: Batch | None,
         callbacks: Callbacks,
+        checkpoint: Checkpoint | None,
         started: float,
         time_limit: float | None,
         tolerance: float | None,
@@ -218,9 +235,23 @@ class _Run:
         self.iterate, self._memory = start, memory
         self.history = History(COLUMNS + (VALIDATION_COLUMNS if validation is not None else ()))
         self._method, self._batches, self._validation = method, batches, validation
-        self._callbacks, self._started = callbacks, started
-        callbacks.begin()
+        self._callbacks, self._checkpoint = callbacks, checkpoint
+        self._started, self._earlier = started, 0.0  # seconds spent by earlier calls
         self._time_limit, self._tolerance = time_limit, tolerance
+        self._stopped = self._stalled = False
+        callbacks.begin()
+
+    def resume(self, saved: dict[str, Any], sweeps: int) -> None:
+        """Be what `_mark` has noted; `iterate` and memory are that already."""
+        append_columns(self.history, saved["history"])
+        if sweeps < len(self.history):
+            raise ValueError(
+                f"sweeps={sweeps}, but the checkpoint has run {len(self.history)} already. Ask for at least as many, "
+                "or use another directory."
+            )
+        self._stopped, self._stalled = saved["stopped"], saved["stalled"]
+        self._callbacks.load_state_dicts(saved["callbacks"])
+        self._earlier = self.history.row(-1)["seconds"] if len(self.history) else 0.0
 
     def finish(self) -> Progress:
         """What the model gets."""
@@ -228,10 +259,13 @@ class _Run:
         last = Progress(sweeps, self.history.row(-1) if sweeps else {}, self.iterate.state)
         return self._callbacks.finish(last) if sweeps else last
 
-    def sweep_through(self, sweeps: int, bar: Any) -> Status:
+    def sweep_through(self, sweeps: int, bar: ProgressBar) -> Status:
         if not math.isfinite(self._method.objective(self.iterate)):
             return Status.NON_FINITE
-        for done in range(sweeps):
+        if not len(self.history):
+            self._mark()
+        while (ended := self._ended()) is None and len(self.history) < sweeps:
+            done = len(self.history)
             if self._batches.due(done):
                 try:
                     self._refresh()
@@ -240,22 +274,42 @@ class _Run:
             new, self._memory, log = self._method.sweep(self.iterate, self._memory)
             if not math.isfinite(self._method.objective(new)):
                 return Status.NON_FINITE
-            stalled = new is self.iterate
+            self._stalled = new is self.iterate
             row = self._row(done + 1, new, log)
             self.iterate = new
             self.history.append(row)
-            bar.set_postfix(loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False)
-            bar.update()
-            if self._callbacks(Progress(done + 1, row, new.state)):
-                return Status.STOPPED
-            if self._time_limit is not None and row["seconds"] >= self._time_limit:
-                return Status.TIME_LIMIT
-            gained = self._gained_lately()
-            if (stalled or gained == 0.0) and not self._batches.partial:
-                return Status.STALLED  # new samples may set a mini-batch run going again
-            if self._tolerance is not None and gained < self._tolerance:
-                return Status.TOLERANCE
-        return Status.COMPLETED
+            bar.show(row)
+            self._stopped = self._callbacks(Progress(done + 1, row, new.state))
+            self._mark()
+        return ended or Status.COMPLETED
+
+    def _ended(self) -> Status | None:
+        """Why the run is over after the sweeps that it has made; None if it is not."""
+        if self._stopped:
+            return Status.STOPPED
+        spent = self.history.row(-1)["seconds"] - self._earlier if len(self.history) else 0.0
+        if self._time_limit is not None and spent >= self._time_limit:
+            return Status.TIME_LIMIT
+        gained = self._gained_lately()
+        if (self._stalled or gained == 0.0) and not self._batches.partial:
+            return Status.STALLED  # new samples may set a mini-batch run going again
+        if self._tolerance is not None and gained < self._tolerance:
+            return Status.TOLERANCE
+        return None
+
+    def _mark(self) -> None:
+        """A sweep is complete, with all that follows from it: a point to go on from. Everything here is a value."""
+        if self._checkpoint is None:
+            return
+        content = {
+            "variables": {name: getattr(self.iterate.state, name) for name in _VARIABLES},
+            "memory": dict(self._memory),
+            "batches": self._batches.state_dict(),
+            "callbacks": self._callbacks.state_dicts(),
+            "stopped": self._stopped,
+            "stalled": self._stalled,
+        }
+        self._checkpoint.mark(content, self.history)
 
     def _refresh(self) -> None:
         self.iterate = Iterate(restart(self.iterate.state, self._batches.next()))
@@ -270,7 +324,7 @@ class _Run:
             "cross_entropy": cross_entropy,
             "accuracy": accuracy,
             "bound": it.bound,
-            "seconds": time.perf_counter() - self._started,
+            "seconds": self._earlier + time.perf_counter() - self._started,
             "rejected_updates": log.rejected_updates,
             "line_search_evaluations": log.line_search_evaluations,
             "skipped_updates": log.skipped_updates,
@@ -309,6 +363,7 @@ def _check_options(
     time_limit: float | None,
     tolerance: float | None,
     seed: int,
+    checkpoint_every: float,
 ) -> None:
     _check_count("sweeps", sweeps)
     _check_count("refresh_every", refresh_every)
@@ -326,6 +381,8 @@ def _check_options(
         raise ValueError(f"tolerance={tolerance!r} must be zero or a positive number, or None.")
     if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise ValueError(f"seed={seed!r} must be an integer from 0 to 2^63 − 1.")
+    if not isinstance(checkpoint_every, numbers.Real) or not checkpoint_every >= 0.0:
+        raise ValueError(f"checkpoint_every={checkpoint_every!r} must be a number of seconds, zero for every sweep.")
 
 
 def _check_count(name: str, value: Any) -> None:

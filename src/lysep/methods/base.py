@@ -11,7 +11,8 @@ from torch import Tensor
 from lysep.objective import Iterate
 
 Memory = Mapping[str, Tensor | float]
-"""What a method carries from one sweep to the next, by name. Plain tensors and numbers, so that a run can be saved."""
+"""What a method carries from one sweep to the next, by name. Plain tensors and numbers, so that a run can be saved,
+and never changed in place."""
 
 
 @dataclass
