@@ -23,13 +23,13 @@ from torch import nn
 
 from lysep import labels, state, training
 from lysep.building import ACTIVATIONS, by_factory, dense, is_sizes
-from lysep.callbacks import Callback, EarlyStopping
+from lysep.callbacks import Callback, EarlyStopping, Progress
 from lysep.data import as_tensor, check_weights
 from lysep.history import History
 from lysep.labels import Floats, Samples
 from lysep.methods import Method
-from lysep.objective import separated_loss
-from lysep.parameters import COUNT, FRACTION, NOT_NEGATIVE, TRUTH, Rule, check, one_of, optional
+from lysep.objective import SeparatedLoss, separated_loss
+from lysep.parameters import COUNT, FRACTION, NOT_NEGATIVE, TRUTH, Rule, check, is_integer, one_of, optional
 from lysep.preprocessing import TableEncoder
 
 _PREDICTED_AT_ONCE = 2**22  # numbers, so that a prediction needs little memory beside the data
@@ -92,6 +92,10 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         As in scikit-learn; names only if X was a data frame.
     history_, status_
         What the last fit recorded, sweep by sweep, and why it ended.
+    separated_loss_
+        The separated objective at the end of the last fit, term by term: gaps, their weights, the bound.
+    target_name_
+        What y was called, if it was a pandas Series; else None.
     loss_curve_
         The training cross-entropy after every sweep so far, over all warm starts and partial fits.
     n_iter_, kept_iter_
@@ -116,6 +120,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     feature_names_in_: NDArray[Any]
     history_: History
     status_: training.Status
+    separated_loss_: SeparatedLoss
+    target_name_: str | None
     loss_curve_: list[float]
     n_iter_: int
     kept_iter_: int
@@ -165,12 +171,19 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         *,
         callbacks: Sequence[Callback] = (),
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
     ) -> Self:
         """Train on samples X with labels y of any type; a sample of weight 2 counts as two samples.
 
-        `callbacks` and `time_limit` are those of `lysep.fit`.
+        `callbacks`, `time_limit` and `checkpoint` are those of `lysep.fit`; a run that shall be continued from a
+        checkpoint needs a number as random_state.
         """
         check_parameters(vars(self))
+        if checkpoint is not None and not is_integer(self.random_state):
+            raise ValueError(
+                f"random_state={self.random_state!r} with a checkpoint must be an integer: otherwise every run is "
+                "another one, and none can be continued."
+            )
         going_on = self.warm_start and hasattr(self, "model_")
         samples, classes = self._read(X, y, sample_weight, self.classes_ if going_on else None, reset=not going_on)
         random = check_random_state(self.random_state)
@@ -183,6 +196,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             samples = replace(samples, X=encoder.transform(samples.X))
             held_out = held_out and replace(held_out, X=encoder.transform(held_out.X))
         model = copy.deepcopy(self.model_) if going_on else self._new_model(samples.X, len(classes), network_seed)
+        end = _End()
         watch = [] if held_out is None else [EarlyStopping(patience=self.n_iter_no_change)]
         result = training.fit(
             model,
@@ -194,15 +208,17 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             batch_size=self._batch_size(len(samples.y)),
             refresh_every=self.refresh_every,
             validation=None if held_out is None else (held_out.X, held_out.y, held_out.weights),
-            callbacks=[*callbacks, *watch],
+            callbacks=[end, *callbacks, *watch],
             progress=bool(self.verbose),
             time_limit=time_limit,
             tolerance=self._tolerance(),
             seed=batch_seed,
+            checkpoint=checkpoint,
         )
         _complain(result)
         self._keep(model, classes, encoder, tuple(samples.X.shape[1:]))
-        self._record(result.history, result.status, going_on)
+        self._record(result.history, result.status, separated_loss(end.state), going_on)
+        self.target_name_ = str(y.name) if getattr(y, "name", None) is not None else None
         self.kept_iter_ = self.n_iter_ - len(result.history) + result.kept_sweep
         return self
 
@@ -236,7 +252,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             }
         )
         self._keep(model, known, None, tuple(samples.X.shape[1:]))
-        self._record(row, training.Status.COMPLETED, going_on)
+        self.target_name_ = None
+        self._record(row, training.Status.COMPLETED, loss, going_on)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -246,9 +263,13 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities: one row a sample, one column a class, in the order of classes_."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Logarithms of the probabilities, exact where these are too small for a number."""
         logits = self._logits(X)
-        likelihoods = np.exp(logits - logits.max(1, keepdims=True))
-        return np.asarray(likelihoods / likelihoods.sum(1, keepdims=True))
+        logits = logits - logits.max(1, keepdims=True)
+        return np.asarray(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
 
     def decision_function(self, X: Any) -> Floats:
         """The logits; with two classes, by how much that of classes_[1] exceeds the other."""
@@ -369,8 +390,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if encoder is not None:
             self.encoder_ = encoder
 
-    def _record(self, history: History, status: training.Status, going_on: bool) -> None:
-        self.history_, self.status_ = history, status
+    def _record(self, history: History, status: training.Status, loss: SeparatedLoss, going_on: bool) -> None:
+        self.history_, self.status_, self.separated_loss_ = history, status, loss
         self.loss_curve_ = (self.loss_curve_ if going_on else []) + history["cross_entropy"]
         self.n_iter_ = self.kept_iter_ = (self.n_iter_ if going_on else 0) + len(history)
 
@@ -394,6 +415,18 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
 
 _TOO_LARGE = "the objective is not finite from the start. Scale the features, for instance with a StandardScaler."
+
+
+class _End:
+    """A callback that keeps where a run ended, before another one goes back to its best sweep."""
+
+    state: state.State
+
+    def __call__(self, progress: Progress) -> None:
+        """Nothing is to be done before the end."""
+
+    def finish(self, progress: Progress) -> None:
+        self.state = progress.state
 
 
 def _complain(result: training.FitResult) -> None:

@@ -11,6 +11,7 @@ import json
 import math
 import platform
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -32,6 +33,7 @@ from lysep.estimator import LySepClassifier, check_parameters
 from lysep.fields import Fields
 from lysep.history import History
 from lysep.network import parse
+from lysep.objective import SeparatedLoss
 from lysep.preprocessing import TableEncoder
 from lysep.training import Status
 
@@ -108,6 +110,7 @@ def _describe(classifier: LySepClassifier) -> dict[str, Any]:
         "sample_shape": list(classifier.sample_shape_),
         "n_features": int(classifier.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
+        "target": classifier.target_name_,
         "classes": _describe_classes(classifier.classes_),
         "preprocessing": None if encoder is None else encoder.to_dict(),
         "parameters": _describe_parameters(classifier),
@@ -155,6 +158,10 @@ def _training_record(classifier: LySepClassifier) -> dict[str, Any]:
         "status": classifier.status_.name,
         "sweeps": classifier.n_iter_,
         "kept_sweep": classifier.kept_iter_,
+        "separated_loss": {
+            name: [_finite_or_text(v) for v in value] if isinstance(value, list) else _finite_or_text(value)
+            for name, value in asdict(classifier.separated_loss_).items()
+        },
         "history": {
             name: [_finite_or_text(column[place]) for place in places] for name, column in history.to_dict().items()
         },
@@ -210,6 +217,7 @@ def _restored(fields: Fields, parameters: bytes) -> LySepClassifier:
     classifier.model_, classifier.classes_, classifier.sample_shape_ = model, classes, shape
     if encoder is not None:
         classifier.encoder_ = encoder
+    classifier.target_name_ = None if fields.raw("target") is None else fields.text("target")
     _restore_features(classifier, fields, shape)
     _restore_record(classifier, fields.object("training"))
     return classifier
@@ -290,6 +298,7 @@ def _restore_record(classifier: LySepClassifier, fields: Fields) -> None:
     classifier.n_iter_ = fields.integer("sweeps", 0, 2**53)
     classifier.kept_iter_ = fields.integer("kept_sweep", 0, classifier.n_iter_)
     columns = {name: [_number(value) for value in values] for name, values in _columns(fields.object("history"))}
+    classifier.separated_loss_ = _separated_loss(fields.object("separated_loss"))
     history = History(tuple(columns))
     for row in zip(*columns.values(), strict=True):
         history.append(dict(zip(columns, row, strict=True)))
@@ -299,6 +308,26 @@ def _restore_record(classifier: LySepClassifier, fields: Fields) -> None:
         "finished": fields.text("finished"),
         "versions": {name: str(value) for name, value in fields.object("versions").whole().items()},
     }
+
+
+def _separated_loss(fields: Fields) -> SeparatedLoss:
+    def number(name: str) -> float:
+        return _number(fields.raw(name))
+
+    def numbers(name: str) -> list[float]:
+        return [_number(value) for value in fields.items(name)]
+
+    return SeparatedLoss(
+        objective=number("objective"),
+        value=number("value"),
+        head=number("head"),
+        gaps=numbers("gaps"),
+        weights=numbers("weights"),
+        ridges=numbers("ridges"),
+        bound=number("bound"),
+        cross_entropy=number("cross_entropy"),
+        accuracy=number("accuracy"),
+    )
 
 
 def _columns(fields: Fields) -> list[tuple[str, list[Any]]]:

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lysep import atomic
+from lysep.labels import Floats
 from lysep.parameters import did_you_mean
 from lysep.preprocessing import check_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
+
+    from lysep.estimator import LySepClassifier
 
 _MOST_COLUMNS = 2**16
 
@@ -45,16 +49,61 @@ def read_table(path: str | PathLike[str], texts: Iterable[str] = ()) -> DataFram
     return table
 
 
+def read_samples(
+    path: str | PathLike[str], target: str, drop: Sequence[str] = (), texts: Iterable[str] = ()
+) -> tuple[DataFrame, Series[Any]]:
+    """The features and the labels in a file: all its columns but those to drop, and the target."""
+    return take_column(without(read_table(path, texts), drop), target)
+
+
+def samples_for(
+    classifier: LySepClassifier, path: str | PathLike[str], drop: Sequence[str] = (), target: str | None = None
+) -> tuple[DataFrame | Floats, Series[Any]]:
+    """The features and the labels in a file for a trained classifier; without `target`, by the name it had then."""
+    target = target or classifier.target_name_
+    if target is None:
+        raise ValueError("the model does not say what its target was called. Pass the name of the column: --target.")
+    texts = [target] * (classifier.classes_.dtype.kind in "OU")
+    X, y = read_samples(path, target, drop, [*texts, *_text_columns(classifier)])
+    return _for_model(classifier, X), y
+
+
+def features_for(
+    classifier: LySepClassifier, path: str | PathLike[str], drop: Sequence[str] = ()
+) -> DataFrame | Floats:
+    """The features in a file for a trained classifier; a target in it is left out."""
+    table = without(read_table(path, _text_columns(classifier)), drop)
+    target = classifier.target_name_
+    return _for_model(classifier, table.drop(columns=[target]) if target in table.columns else table)
+
+
+def predictions(classifier: LySepClassifier, X: DataFrame | Floats) -> DataFrame:
+    """A row a sample: the predicted class, and the probability of each."""
+    import pandas as pd
+
+    probabilities = classifier.predict_proba(X)
+    columns = {f"probability of {name}": probabilities[:, place] for place, name in enumerate(classifier.classes_)}
+    return pd.DataFrame({"prediction": classifier.classes_[probabilities.argmax(1)], **columns})
+
+
+def write_csv(table: DataFrame, path: str | PathLike[str]) -> None:
+    """Whole or not at all."""
+    with atomic.new_file(Path(path).resolve()) as draft:
+        table.to_csv(draft, index=False)
+
+
 def take_column(table: DataFrame, name: str) -> tuple[DataFrame, Series[Any]]:
     """The table without the column, and the column, which must be complete: that of the labels."""
     rest, column = without(table, [name]), table[name]
+    if not len(rest.columns):
+        raise ValueError(f"the table has no column but {name!r}.")
     missing = column.isna().to_numpy()
     if missing.any():
         raise ValueError(
             f"column {name!r} has {int(missing.sum())} missing values, the first in row {int(missing.argmax()) + 1}. "
             "Every sample needs its class: drop those rows."
         )
-    return rest, column
+    return rest, column if column.dtype.kind in "biuf" else column.astype(str)
 
 
 def without(table: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -64,6 +113,17 @@ def without(table: DataFrame, names: Sequence[str]) -> DataFrame:
             hint = did_you_mean(name, known) or f" The columns are {', '.join(map(repr, known[:20]))}."
             raise ValueError(f"there is no column {name!r}.{hint}")
     return table.drop(columns=list(names))
+
+
+def _text_columns(classifier: LySepClassifier) -> list[str]:
+    return classifier.encoder_.text_columns if classifier.preprocessing is not None else []
+
+
+def _for_model(classifier: LySepClassifier, table: DataFrame) -> DataFrame | Floats:
+    """A classifier that was trained on arrays takes the columns as they come."""
+    if classifier.preprocessing is not None or hasattr(classifier, "feature_names_in_"):
+        return table
+    return table.to_numpy()
 
 
 def _read_csv(file: Path, texts: set[str], separator: str = ",") -> DataFrame:

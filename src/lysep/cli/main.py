@@ -7,14 +7,15 @@ a message for people. Its module has `add(commands)`, which declares its argumen
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
 from lysep import __version__
-from lysep.cli import data, reproduce
+from lysep.cli import data, models, reproduce, train
 
-_GROUPS: tuple[ModuleType, ...] = (data, reproduce)
+_GROUPS: tuple[ModuleType, ...] = (train, models, data, reproduce)
 
 EXIT_FAILED = 1  # argparse exits with 2 on bad usage by itself
 EXIT_INTERRUPTED = 130  # as shells have it: 128 + SIGINT
@@ -38,6 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("lysep: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
+        return EXIT_FAILED
     except Exception as error:
         if arguments.debug:
             raise

@@ -33,7 +33,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     command.add_argument("--runs", default="runs", metavar="DIR", help="where the runs are kept (default: runs)")
     command.add_argument(
-        "--data", choices=["mnist", *STAND_INS], default="mnist", help="digits: a stand-in for MNIST that needs no network"
+        "--data",
+        choices=["mnist", *STAND_INS],
+        default="mnist",
+        help="digits: a stand-in for MNIST that needs no network",
     )
     command.add_argument("--quick", action="store_true", help="a few sweeps and two seeds: minutes, to see it work")
     command.add_argument("--device", default="cpu", help='"cuda": all processes share the GPU (for table3)')

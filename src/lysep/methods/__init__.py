@@ -9,17 +9,21 @@ from typing import Any
 from lysep.methods.base import Memory, Method, SweepLog
 from lysep.methods.paper import Paper
 
-__all__ = ["Memory", "Method", "Paper", "SweepLog", "describe", "from_description", "resolve"]
+__all__ = ["Memory", "Method", "Paper", "SweepLog", "describe", "from_description", "names", "resolve"]
 
 _BY_NAME = {"paper": Paper}
+
+
+def names() -> list[str]:
+    return sorted(_BY_NAME)
 
 
 def resolve(method: str | Method) -> Method:
     """The method of a name with its default options; an instance stays what it is."""
     if isinstance(method, str):
         if method not in _BY_NAME:
-            names = ", ".join(repr(name) for name in sorted(_BY_NAME))
-            raise ValueError(f"method={method!r} is unknown. Use one of {names}, or an instance such as lysep.Paper().")
+            known = ", ".join(map(repr, names()))
+            raise ValueError(f"method={method!r} is unknown. Use one of {known}, or an instance such as lysep.Paper().")
         return _BY_NAME[method]()
     if isinstance(method, type) and issubclass(method, Method):
         raise ValueError(f"method={method!r} is a class; pass an instance: {method.__name__}().")

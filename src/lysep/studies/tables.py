@@ -94,9 +94,7 @@ def heads(table: Table) -> list[str]:
 
 
 def _measures(data: str) -> list[str]:
-    return [
-        f"{data} {measure}: {what}" for measure in ("loss", "accuracy") for what in ("paper", "here", "difference")
-    ]
+    return [f"{data} {measure}: {what}" for measure in ("loss", "accuracy") for what in ("paper", "here", "difference")]
 
 
 def texts(table: Table, row: Row | Cell) -> list[str]:
