@@ -24,7 +24,7 @@ class Classifier(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Counts of samples by true class (rows) and predicted class (columns), and the cross-entropy; prints as a report."""
+    """Counts of samples by true class (rows) and predicted class (columns), and the cross-entropy. str(): a report."""
 
     classes: list[str]
     confusion: NDArray[np.int64]

@@ -51,10 +51,7 @@ def _input(classifier: LySepClassifier) -> list[list[str]]:
 
 def _training(classifier: LySepClassifier) -> list[list[str]]:
     loss, history = classifier.separated_loss_, classifier.history_
-    kept = (
-        "" if classifier.kept_iter_ == classifier.n_iter_ else f"; the model is that of sweep {classifier.kept_iter_}"
-    )
-    method = methods.describe(classifier.method)
+    last, kept = classifier.n_iter_, classifier.kept_iter_
     facts = [
         ["method", _method(methods.describe(classifier.method))],
         ["sweeps", str(last) if kept == last else f"{last}; the model is that of sweep {kept}"],

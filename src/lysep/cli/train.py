@@ -126,9 +126,8 @@ def _run(arguments: argparse.Namespace) -> None:
         f"bound {last.bound:.4g}. Training {classifier.status_.message}.\nSaved to {arguments.out}"
     )
     if arguments.test:
-        print(
-            f"\n{arguments.test}:\n{evaluate(classifier, *tables.samples_for(classifier, arguments.test, arguments.drop))}"
-        )
+        X, y = tables.samples_for(classifier, arguments.test, arguments.drop)
+        print(f"\n{arguments.test}:\n{evaluate(classifier, X, y)}")
 
 
 def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
