@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
-from sklearn.utils import assert_all_finite, check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
@@ -302,9 +301,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if y is None:
             raise ValueError("LySepClassifier requires y to be passed, but the target y is None.")
         X = self._features(X, reset=reset)
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        assert_all_finite(y, input_name="y")
+        y = labels.checked(y)
         if len(X) != len(y):
             raise ValueError(f"X and y have inconsistent numbers of samples: {len(X)} and {len(y)}.")
         weights = None
@@ -314,7 +311,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             weights = checked.numpy()
             kept = weights > 0.0
             X, y, weights = X[kept], y[kept], weights[kept]
-        found, codes = labels.distinct(y)
+        found, codes = np.unique(y, return_inverse=True)
         if classes is not None:
             codes = labels.places(found, classes)[codes]
         elif len(found) < 2:

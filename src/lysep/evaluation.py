@@ -86,7 +86,7 @@ def evaluate(classifier: Classifier, X: Any, y: Any) -> Evaluation:
     ['0', '1', '2']
     """
     classes = classifier.classes_
-    found, codes = labels.distinct(np.asarray(y))
+    found, codes = np.unique(labels.checked(y), return_inverse=True)
     true = labels.places(found, classes)[codes]
     log_probabilities = classifier.predict_log_proba(X)
     if len(log_probabilities) != len(true):

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 
 from lysep.parameters import NOT_NEGATIVE
 
@@ -28,14 +30,18 @@ class Samples:
         return Samples(X, self.y[rows], None if self.weights is None else self.weights[rows])
 
 
-def distinct(y: NDArray[Any]) -> tuple[NDArray[Any], Places]:
-    """The sorted classes, and the place of every label in them."""
+def checked(y: Any) -> NDArray[Any]:
+    """Labels as an array with one axis, complete and of one type."""
+    y = column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name="y")
     try:
-        found, codes = np.unique(y, return_inverse=True)
+        check_classification_targets(y)
     except TypeError as error:
-        kinds = ", ".join(sorted({type(label).__name__ for label in y}))
-        raise ValueError(f"y mixes labels that cannot be compared ({kinds}). Use labels of one type.") from error
-    return found, codes
+        kinds = sorted({type(label).__name__ for label in y})
+        if len(kinds) > 1:
+            raise ValueError(f"y mixes labels that cannot be compared ({', '.join(kinds)}). Use one type.") from error
+        raise ValueError(f"y cannot be used as labels: {error}") from error
+    return np.asarray(y)
 
 
 def declared(classes: Any) -> NDArray[Any]:

@@ -41,8 +41,11 @@ class NumberColumn:
         values = _numbers(column)
         missing = np.isnan(values)
         encoded = []
-        if self.scale > 0.0:  # divided first: a difference of two numbers may overflow
-            encoded.append(np.where(missing, self.fill, values) / self.scale - self.mean / self.scale)
+        if self.scale > 0.0:
+            with np.errstate(
+                over="ignore"
+            ):  # divided first, as a difference may overflow; `transform` refuses the rest
+                encoded.append(np.where(missing, self.fill, values) / self.scale - self.mean / self.scale)
         if self.indicator:
             encoded.append(missing.astype(np.float64))
         return encoded
@@ -127,7 +130,10 @@ class TableEncoder:
     def to_dict(self) -> dict[str, Any]:
         """Everything learnt, as JSON has it."""
         kinds = {kind: name for name, kind in _KINDS.items()}
-        return {"columns": [{"kind": kinds[type(column)], **asdict(column)} for column in self.columns]}
+        columns = [{"kind": kinds[type(column)], **asdict(column)} for column in self.columns]
+        return {
+            "columns": [{k: list(v) if isinstance(v, tuple) else v for k, v in column.items()} for column in columns]
+        }
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:

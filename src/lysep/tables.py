@@ -170,7 +170,7 @@ def _read_npz(file: Path, texts: set[str]) -> DataFrame:
     import pandas as pd
 
     columns: dict[str, Any] = {}
-    with np.load(file, allow_pickle=False) as arrays:
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
         for name in arrays.files:
             array = arrays[name]
             if array.ndim == 1:

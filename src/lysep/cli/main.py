@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from types import ModuleType
+from typing import TextIO
 
 from lysep import __version__
 from lysep.cli import data, models, reproduce, train
@@ -35,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the return value is the exit code."""
     arguments = parser().parse_args(argv)
     try:
-        arguments.run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show
+            arguments.run(arguments)
     except KeyboardInterrupt:
         print("lysep: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -48,6 +52,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"lysep: error: {_one_line(error)}", file=sys.stderr)
         return EXIT_FAILED
     return 0
+
+
+def _show(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as people want it: what, not where."""
+    print(f"lysep: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _one_line(error: Exception) -> str:

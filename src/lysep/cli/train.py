@@ -126,8 +126,8 @@ def _run(arguments: argparse.Namespace) -> None:
         f"bound {last.bound:.4g}. Training {classifier.status_.message}.\nSaved to {arguments.out}"
     )
     if arguments.test:
-        X, y = tables.samples_for(classifier, arguments.test, arguments.drop)
-        print(f"\n{arguments.test}:\n{evaluate(classifier, X, y)}")
+        samples, classes = tables.samples_for(classifier, arguments.test, arguments.drop)
+        print(f"\n{arguments.test}:\n{evaluate(classifier, samples, classes)}")
 
 
 def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
