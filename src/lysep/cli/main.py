@@ -35,7 +35,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the return value is the exit code."""
-    arguments = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    for argument in given:
+        if argument.startswith("--") and argument.endswith("=--"):  # argparse would make an empty list of it
+            parser().error(f"argument {argument[:-3]}: '--' is no value")
+    arguments = parser().parse_args(given)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show
