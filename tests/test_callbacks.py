@@ -90,7 +90,8 @@ def test_the_best_model_is_kept_however_the_run_ends():
     for more, status in (([], Status.COMPLETED), ([interrupt], Status.INTERRUPTED)):
         seen, model = Recorder(), network()
         stopping = EarlyStopping(patience=10**6)
-        result = lysep.fit(model, X, Y, validation=HELD_OUT, sweeps=60, callbacks=[stopping, seen, *more])
+        callbacks = [stopping, seen, *more]
+        result = lysep.fit(model, X, Y, method="paper", validation=HELD_OUT, sweeps=60, callbacks=callbacks)
         losses = result.history["validation_cross_entropy"]
         assert result.status is status
         assert 1 < result.kept_sweep == losses.index(min(losses)) + 1 < len(losses)

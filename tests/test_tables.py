@@ -1,219 +1,210 @@
-"""Tables: what is learnt of them, what comes out, and what is said of those that cannot be used."""
+"""Tables from runs (studies/tables.py) and the choice of starts and learning rates (studies/tuning.py)."""
 
-import datetime
-import gzip
+from dataclasses import replace
 
-import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from sklearn.compose import make_column_transformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from lysep.preprocessing import TableEncoder
-from lysep.tables import read_samples, read_table, take_column, without
+import hand_made
+from hand_made import DESCENT, LYSEP, run, tuning_run
+from lysep.studies.paper import ALL_TABLES, GRIDS, PRINTED_AS, STAND_INS, TABLES, Cell, cells_of
+from lysep.studies.paper_values import Place, Spread, paper_values
+from lysep.studies.runs import Store
+from lysep.studies.tables import Row, comparable, difference, entries, heads, markdown, missed, printed, rows
+from lysep.studies.tuning import Effort, candidates, choose, late_loss, reported_specifications, tuning_specifications
 
-TABLE = pd.DataFrame(
-    {
-        "age": [20.0, np.nan, 40.0, 31.0, 22.0, 50.0],
-        "town": ["Bonn", "Graz", None, "Bonn", "Graz", "Oslo"],
-        "member": [True, False, True, True, False, True],
-        "constant": 7,
-    }
-)
+CIRCLE = TABLES["table1"]
+MNIST_CELL = next(cell for cell in TABLES["table3"].cells if cell.network == (2, 4) and cell.method == "paper")
 
 
-def test_it_is_what_scikit_learn_makes_of_the_same_table():
-    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
-    reference = make_column_transformer(
-        (numbers, ["age"]), (OneHotEncoder(sparse_output=False), ["town"]), (StandardScaler(), ["member"])
-    ).fit_transform(TABLE)
-    encoder = TableEncoder().fit(TABLE)
-    ours = pd.DataFrame(encoder.transform(TABLE), columns=encoder.features)
-    theirs = ["age", "town=Bonn", "town=Graz", "town=Oslo", "town is missing", "member"]
-    np.testing.assert_allclose(ours[theirs].to_numpy(), reference, atol=1e-12)
-    assert set(encoder.features) - set(theirs) == {"age is missing"}
-    np.testing.assert_array_equal(ours["age is missing"], TABLE["age"].isna())
+def only_row(table, runs):
+    (row,) = [row for row in rows(table, runs) if isinstance(row, Row)]
+    return row
 
 
-numbers = st.one_of(st.floats(-1e300, 1e300), st.integers(-(2**60), 2**60), st.none())
+def as_text(table, row):
+    """Columns by group and name."""
+    return {tuple(head): entry.text for head, entry in zip(heads(table), entries(table, row), strict=True)}
 
 
-@given(st.lists(st.tuples(numbers, st.sampled_from(["a", "b", "", "é", None])), min_size=2, max_size=12))
-def test_standardized_numbers_have_mean_zero_and_deviation_one(rows):
-    table = pd.DataFrame(rows, columns=["x", "t"]).assign(other=range(len(rows)))
-    table["x"] = table["x"].astype(float)
-    encoder = TableEncoder().fit(table)
-    features = pd.DataFrame(encoder.transform(table), columns=encoder.features)
-    assert np.isfinite(features.to_numpy()).all()
-    if "x" in features:
-        assert features["x"].mean() == pytest.approx(0.0, abs=1e-6)
-        assert features["x"].std(ddof=0) == pytest.approx(1.0, rel=1e-6)
-    again = TableEncoder.from_dict(encoder.to_dict())
-    np.testing.assert_array_equal(again.transform(table), features)
-    assert again.features == encoder.features
+def test_a_row_is_mean_and_deviation_over_its_seeds_beside_the_papers():
+    row = only_row(CIRCLE, [run(seed=s, loss=x, accuracy=a) for s, x, a in ((0, 0.01, 0.99), (1, 0.03, 0.97))])
+    spread = row.spread("train", "cross_entropy")
+    assert spread == pytest.approx((0.02, 0.01 * 2**0.5))
+    assert difference(spread, Spread(0.01, 0.004)) == pytest.approx(2.5)
+    text = as_text(CIRCLE, row)
+    assert text["training cross-entropy", "paper"] == "6.75e-03 ± 3.00e-03"
+    assert text["training cross-entropy", "here"] == "2.00e-02 ± 1.41e-02"
+    assert text["training cross-entropy", "difference"] == f"{(0.02 - 6.75e-3) / 3e-3:+.1f}"
+    assert text["training accuracy", "paper"] == "99.83% ± 0.15%"
+    assert text["training accuracy", "here"] == "98.00% ± 1.41%"
+    assert text["training accuracy", "difference"] == f"{(98.0 - 99.83) / 0.15:+.1f}"
+    assert text["test", "accuracy"] == "75.00% ± 0.00%"
+    assert (text["", "seeds"], text["", "failed"], text["", "iterations"]) == ("2", "0", "4")
 
 
-@given(st.lists(st.tuples(st.floats(-9, 9) | st.none(), st.integers(1, 4)), min_size=2, max_size=10))
-def test_a_weighted_row_is_a_repeated_one(rows):
-    table = pd.DataFrame({"x": [row[0] for row in rows], "other": range(len(rows))}, dtype=float)
-    weights = np.array([row[1] for row in rows])
-    weighted = TableEncoder().fit(table, weights.astype(float))
-    repeated = TableEncoder().fit(table.iloc[np.arange(len(rows)).repeat(weights)])
-    np.testing.assert_allclose(weighted.transform(table), repeated.transform(table), rtol=1e-9, atol=1e-9)
+def test_one_seed_has_no_deviation():
+    assert as_text(CIRCLE, only_row(CIRCLE, [run(loss=0.02)]))["training cross-entropy", "here"] == "2.00e-02"
 
 
-def test_order_of_columns_and_values_never_seen():
-    encoder = TableEncoder().fit(TABLE)
-    new = TABLE.iloc[:1].assign(town="Rome")
-    assert encoder.transform(new[["town", "constant", "age", "member"]])[0].tolist() == pytest.approx(
-        [*encoder.transform(TABLE)[0, :2], 0.0, 0.0, 0.0, 0.0, encoder.transform(TABLE)[0, -1]]
+def test_a_failed_run_is_counted_and_not_averaged():
+    row = only_row(CIRCLE, [run(seed=0, loss=0.02), run(seed=1, failed=True), run(seed=2, loss=0.04)])
+    assert (row.seeds, len(row.failed)) == (2, 1)
+    text = as_text(CIRCLE, row)
+    assert text["", "failed"] == "1"
+    assert text["training cross-entropy", "here"].startswith("3.00e-02")
+    all_failed = as_text(CIRCLE, only_row(CIRCLE, [run(failed=True)]))
+    assert (all_failed["", "seeds"], all_failed["", "failed"]) == ("0", "1")
+    assert all_failed["training cross-entropy", "here"] == ""
+
+
+def test_runs_to_tune_by_are_not_reported():
+    assert all(isinstance(row, Cell) for row in rows(CIRCLE, [tuning_run(0.1, learning_rate=0.1)]))
+
+
+def test_of_several_sets_of_runs_the_longest_counts_and_then_the_largest():
+    short = [run(seed=s, sweeps=4, loss=0.5) for s in range(3)]
+    long = [run(seed=s, sweeps=8, loss=0.25) for s in range(1)]
+    other = [run(DESCENT, s, 0.1, learning_rate=0.1) for s in range(2)]
+    larger = [run(DESCENT, s, 0.2, learning_rate=0.3) for s in range(3)]
+    by_cell = {row.cell: row for row in rows(CIRCLE, [*short, *long, *other, *larger]) if isinstance(row, Row)}
+    assert (by_cell[LYSEP].seeds, by_cell[LYSEP].specification["sweeps"]) == (1, 8)
+    assert (by_cell[DESCENT].seeds, by_cell[DESCENT].specification["learning_rate"]) == (3, 0.3)
+
+
+def test_the_best_seed_is_that_of_the_lowest_training_loss():
+    row = only_row(CIRCLE, [run(seed=0, loss=0.3), run(seed=1, loss=0.2), run(seed=2, failed=True)])
+    assert row.best().specification["seed"] == 1
+    assert only_row(CIRCLE, [run(failed=True)]).best() is None
+
+
+def test_with_mini_batches_the_last_one_is_compared():
+    table = TABLES["table3"]
+    assert comparable(table) == "last_batch"
+    text = as_text(table, only_row(table, [run(MNIST_CELL, loss=0.06)]))
+    assert text["last batch cross-entropy", "here"] == "3.00e-02"
+    assert text["training", "cross-entropy"] == "6.00e-02"
+    assert text["test", "cross-entropy"] == "5.00e-01"
+    assert text["last batch cross-entropy", "difference"] == f"{(0.03 - 2.92e-2) / 4.87e-3:+.1f}"
+
+
+def test_layer_separation_is_judged_by_two_deviations_either_measure():
+    good = run(loss=6.75e-3 + 1.9 * 3e-3, accuracy=0.9983)
+    bad_loss, bad_accuracy = (
+        run(loss=6.75e-3 + 2.1 * 3e-3, accuracy=0.9983),
+        run(loss=1e-4, accuracy=0.9983 - 2.1 * 0.0015),
     )
+    descent = run(DESCENT, loss=9.9, accuracy=0.1, learning_rate=0.1)
+    assert missed(CIRCLE, rows(CIRCLE, [good, descent])) == []
+    assert missed(CIRCLE, rows(CIRCLE, [bad_loss])) == ["(3,10)"]
+    assert missed(CIRCLE, rows(CIRCLE, [bad_accuracy])) == ["(3,10)"]
+
+
+def test_markdown_has_a_line_a_row_and_says_what_was_not_run():
+    lines = markdown(CIRCLE, rows(CIRCLE, [run()])).splitlines()
+    assert len(lines) == 2 + 5 * 4
+    assert len({line.count("|") for line in lines}) == 1
+    assert sum("not run" in line for line in lines) == 5 * 4 - 1
+
+
+def test_the_protocol_has_every_row_that_the_paper_prints_and_no_other():
+    ours = {
+        Place(table.name, cell.network, PRINTED_AS[cell.method], cell.time)
+        for table in TABLES.values()
+        for cell in table.cells
+        if cell.method in PRINTED_AS
+    }
+    assert ours == set(paper_values())
+
+
+def test_nothing_printed_stands_beside_other_data_or_other_methods():
+    digits = STAND_INS["digits"]
+    assert all(printed(digits, cell) is None for cell in digits.cells)
+    assert printed(CIRCLE, Cell("circle", (3, 10), "adam")) is None
+
+
+def test_every_cell_has_a_grid():
+    for table in ALL_TABLES:
+        assert all(cell.method in GRIDS[table.problem] for cell in table.cells)
 
 
 @pytest.mark.parametrize(
-    "column",
+    ("only", "expected"),
     [
-        pd.Series([1, None, 3, 4], dtype="Int64"),
-        pd.Series([True, None, False, True], dtype=object),
-        pd.Series([True, None, False, True], dtype="boolean"),
-        pd.Series([1.5, None, 2, 3], dtype="float32"),
-        pd.Series([1, None, 2.5, 3], dtype=object),
+        ([], 48),
+        (["3,30"], 16),
+        (["(3,30)", "20x20"], 32),
+        (["t=0.004"], 12),
+        (["t=0.004", "gd"], 3),
+        (["3,30", "t=0", "paper", "adam"], 2),
     ],
 )
-def test_numbers_in_every_dress(column):
-    table = pd.DataFrame({"x": column})
-    encoder = TableEncoder().fit(table)
-    assert encoder.features == ["x", "x is missing"]
-    expected = [np.nan if pd.isna(value) else float(value) for value in column]
-    filled = np.where(np.isnan(expected), np.nanmedian(expected), expected)
-    np.testing.assert_allclose(encoder.transform(table)[:, 0], (filled - filled.mean()) / filled.std(), rtol=1e-6)
+def test_only_narrows_by_kind(only, expected):
+    assert len(cells_of("table2", only)) == expected
 
 
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        ([f"name {i}" for i in range(30)], "column 'x' holds 30 different texts in 30 rows"),
-        ([f"v{i % 101}" for i in range(400)], "column 'x' holds 101 different texts"),
-        (pd.date_range("2020-01-01", periods=4), "column 'x' holds dates or times"),
-        (["2020-01-01", "2021-05-06"] * 2, "column 'x' holds dates or times"),
-        ([datetime.date(2020, 1, i) for i in range(1, 5)], "column 'x' holds dates or times"),
-        ([1.0, 2.0, np.inf, 3.0], "column 'x' holds inf in row 3"),
-        ([1j, 2.0, 3.0, 4.0], "column 'x' holds complex values"),
-        ([5, 5, 5, 5], "no column tells the rows apart"),
-        ([None, None, None, None], "no column tells the rows apart"),
-        (["a", "a", "a", "a"], "no column tells the rows apart"),
-    ],
-)
-def test_hopeless_columns_are_refused_by_name(column, message):
-    with pytest.raises(ValueError, match=message):
-        TableEncoder().fit(pd.DataFrame({"x": column}))
+@pytest.mark.parametrize("only", [["3,31"], ["sgd"], ["t=nine"], ["3,30,1"], ["paper", "t=0.5"]])
+def test_only_that_names_nothing_is_refused_with_what_there_is(only):
+    with pytest.raises(ValueError, match=r"--only .*3,10.*t=0.004.*adam"):
+        cells_of("table2", only)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda t: t.drop(columns="age"), "the table lacks 'age'"),
-        (lambda t: t.assign(new=1, other=2), "the table also has 'new', 'other'"),
-        (lambda t: t.rename(columns={"age": "Age"}), "lacks 'age' and also has 'Age'"),
-        (lambda t: t.assign(age="old"), "column 'age' must hold numbers, as in training: .*'old'"),
-        (lambda t: t.iloc[:0], "no rows"),
-        (lambda t: t.set_axis(["age", "town", "member", 4], axis=1), "column 4 has a name that is not a text"),
-        (lambda t: t.set_axis(["age", "town", "age", "constant"], axis=1), "more than one column named 'age'"),
-        (lambda t: t.assign(age=1e308, member=True).assign(age=[1e308] * 6), "too far out|must"),
-    ],
-)
-def test_other_tables_are_refused_by_name(change, message):
-    encoder = TableEncoder().fit(TABLE.assign(age=TABLE.age * 1e-3))
-    with pytest.raises(ValueError, match=message):
-        encoder.transform(change(TABLE))
+def test_a_figure_is_made_of_runs_of_a_table():
+    assert set(cells_of("figure3")) <= set(cells_of("figure2")) <= set(cells_of("table1"))
+    assert set(cells_of("figure4")) <= set(cells_of("table2"))
+    assert cells_of("figure1") == []
 
 
-def as_csv(text, tmp_path, name="t.csv", encoding="utf-8"):
-    path = tmp_path / name
-    path.write_bytes(text.encode(encoding))
-    return path
+# How a method chooses.
+
+EFFORT = Effort(sweeps=10_000, seeds=10, tuning_sweeps=1000, tuning_seeds=(100, 101))
 
 
-def test_the_kinds_of_files(tmp_path):
-    plain = TABLE.drop(columns="town")
-    plain.to_csv(tmp_path / "a.csv", index=False)
-    plain.to_csv(tmp_path / "index.csv")
-    plain.to_csv(tmp_path / "a.tsv", index=False, sep="\t")
-    plain.to_parquet(tmp_path / "a.parquet")
-    np.savez(tmp_path / "a.npz", **{name: plain[name].to_numpy() for name in plain})
-    for name in ("a.csv", "index.csv", "a.tsv", "a.parquet", "a.npz"):
-        pd.testing.assert_frame_equal(read_table(tmp_path / name), plain)
-    np.savez(tmp_path / "two.npz", X=np.eye(3), y=np.arange(3))
-    assert read_table(tmp_path / "two.npz").columns.tolist() == ["X.0", "X.1", "X.2", "y"]
+def tuned_store(tmp_path, losses):
+    """A store with all tuning runs of gradient descent; `losses` by start and rate, else 0.9."""
+    store = Store(tmp_path)
+    for choice in candidates(DESCENT):
+        rate = choice.options["learning_rate"]
+        loss = losses.get((choice.start, rate), 0.9)
+        for seed in (100, 101):
+            failed = loss is None and seed == 101
+            store.save(tuning_run(loss or 0.01, seed, failed=failed, start=choice.start, learning_rate=rate))
+    return store
 
 
-def test_text_stays_text(tmp_path):
-    path = as_csv("code,y\n001,a\n002,b\n", tmp_path)
-    assert read_table(path).code.tolist() == [1, 2]
-    assert read_table(path, texts=["code"]).code.tolist() == ["001", "002"]
+def test_the_lowest_mean_loss_is_chosen_and_a_failure_is_never_lowest(tmp_path):
+    store = tuned_store(tmp_path, {("pytorch", 0.3): 0.2, ("xavier", 0.1): 0.3, ("xavier", 3.0): None})
+    choice = choose(DESCENT, EFFORT, store)
+    assert (choice.start, choice.options) == ("pytorch", {"learning_rate": 0.3})
 
 
-def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
-    assert read_table(as_csv("a,b\n1,2\n", tmp_path, encoding="utf-8-sig")).columns.tolist() == ["a", "b"]
+def test_nothing_is_chosen_while_a_candidate_has_not_been_run(tmp_path):
+    store = tuned_store(tmp_path, {})
+    last = tuning_specifications(DESCENT, candidates(DESCENT)[-1], EFFORT)[-1]
+    store.path(last).unlink()
+    assert choose(DESCENT, EFFORT, store) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "cannot be read as CSV: it is empty"),
-        ("a,b\n", "holds no rows"),
-        ("a,b,a\n1,2,3\n", "more than one column named 'a'"),
-        ("a,,c\n1,2,3\n", "column 2 has no name"),
-        ("a,b\n1,2,3\n", "cannot be read as CSV"),
-        ("a,b\n1,2\n1,2,3\n", "cannot be read as CSV"),
-        ('a,b\n"1,2\n', "cannot be read as CSV"),
-    ],
-)
-def test_odd_csv_files(text, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        read_table(as_csv(text, tmp_path))
+def test_a_loss_is_judged_by_its_last_quarter():
+    losses = [1.0 + (0.2 - 1.0) * k / 1000 for k in range(751, 1001)]
+    assert late_loss(tuning_run(0.2)) == pytest.approx(sum(losses) / len(losses))
+    assert late_loss(tuning_run(0.2, failed=True)) == float("inf")
 
 
-def test_files_that_are_not_what_their_name_says(tmp_path):
-    (tmp_path / "latin.csv").write_bytes("a,b\nü,1\n".encode("latin-1"))
-    (tmp_path / "a.parquet").write_bytes(b"PAR1 but no more")
-    (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 torn")
-    np.savez(tmp_path / "pickle.npz", x=np.array([{}], dtype=object))
-    np.savez(tmp_path / "images.npz", x=np.zeros((2, 3, 4)))
-    np.savez(tmp_path / "lengths.npz", x=np.zeros(2), y=np.zeros(3))
-    with gzip.open(tmp_path / "a.csv.gz", "w") as file:
-        file.write(b"a,b\n1,2\n")
-    for name, message in [
-        ("latin.csv", "cannot be read as CSV"),
-        ("a.parquet", "cannot be read as PARQUET"),
-        ("a.npz", "cannot be read as NPZ"),
-        ("pickle.npz", "cannot be read as NPZ: .*allow_pickle=False"),
-        ("images.npz", r"array 'x' has shape \(2, 3, 4\)"),
-        ("lengths.npz", "differ in length: 'x' has 2 rows, 'y' 3"),
-        ("a.csv.gz", "its name must end with .csv, .tsv, .parquet, .npz"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            read_table(tmp_path / name)
-    with pytest.raises(FileNotFoundError, match=r"none.csv does not exist"):
-        read_table(tmp_path / "none.csv")
-    (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(FileNotFoundError, match="is not a file"):
-        read_table(tmp_path / "folder.csv")
+def test_seeds_and_samples_that_choose_are_not_reported_ones():
+    choice = candidates(DESCENT)[0]
+    tuning = tuning_specifications(DESCENT, choice, EFFORT)
+    reported = reported_specifications(DESCENT, choice, EFFORT)
+    assert [s["seed"] for s in reported] == list(range(10))
+    assert {s["seed"] for s in tuning}.isdisjoint(range(100))
+    assert {s["data_seed"] for s in tuning}.isdisjoint({s["data_seed"] for s in reported})
 
 
-def test_the_target(tmp_path):
-    X, y = read_samples(as_csv("a,b,species\n1,2,x\n3,4,y\n", tmp_path), "species", drop=["b"])
-    assert X.columns.tolist() == ["a"]
-    assert y.tolist() == ["x", "y"]
-    with pytest.raises(ValueError, match=r"there is no column 'specis'\. Did you mean 'species'\?"):
-        read_samples(as_csv("a,species\n1,x\n", tmp_path), "specis")
-    with pytest.raises(ValueError, match=r"there is no column 'z'\. The columns are 'a', 'b'"):
-        without(pd.DataFrame({"a": [1], "b": [2]}), ["z"])
-    with pytest.raises(ValueError, match="column 'town' has 1 missing values, the first in row 3"):
-        take_column(TABLE, "town")
-    with pytest.raises(ValueError, match="no column but 'a'"):
-        take_column(pd.DataFrame({"a": [1, 2]}), "a")
+def test_a_network_is_tuned_at_one_time_slice_for_all():
+    cell = Cell("interface", (3, 30), "adam", 0.015)
+    found = [tuning_specifications(replace(cell, time=t), candidates(cell)[0], EFFORT) for t in (0.0, 0.015)]
+    assert found[0] == found[1]
+    assert found[0][0]["time"] == 0.004
+
+
+def test_what_has_one_candidate_needs_no_tuning(tmp_path):
+    assert choose(hand_made.LYSEP, EFFORT, Store(tmp_path)).start == "separation"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lysep.callbacks import CSVLog, EarlyStopping, Progress, TensorBoardLog
 from lysep.checkpoint import CheckpointError
 from lysep.history import History
-from lysep.methods import Method, Paper
+from lysep.methods import Fast, Method, Paper
 from lysep.network import ModelError
 from lysep.objective import SeparatedLoss, separated_loss
 from lysep.state import State, separate, write_back
@@ -26,6 +26,7 @@ __all__ = [
     "CSVLog",
     "CheckpointError",
     "EarlyStopping",
+    "Fast",
     "FitResult",
     "History",
     "LySepClassifier",

@@ -55,6 +55,8 @@ class EarlyStopping:
     restore_best
         At the end, whatever ended it, the model gets the parameters of the best sweep. False: those of the last.
 
+    Examples
+    --------
     >>> import torch, lysep
     >>> X = torch.rand(300, 2) * 2 - 1
     >>> y = (X.norm(dim=1) < 0.8).long()

@@ -89,8 +89,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         The trained PyTorch module; `to_torch()` copies it.
     n_features_in_, feature_names_in_
         As in scikit-learn; names only if X was a data frame.
-    history_, status_
-        What the last fit recorded, sweep by sweep, and why it ended.
+    history_, status_, remarks_
+        What the last fit recorded, sweep by sweep, why it ended, and what else the method had to say.
     separated_loss_
         The separated objective at the end of the last fit, term by term: gaps, their weights, the bound.
     target_name_
@@ -119,6 +119,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     feature_names_in_: NDArray[Any]
     history_: History
     status_: training.Status
+    remarks_: list[str]
     separated_loss_: SeparatedLoss
     target_name_: str | None
     loss_curve_: list[float]
@@ -130,7 +131,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         hidden_layer_sizes: int | Sequence[int] = (30,),
         activation: str = "tanh",
         *,
-        method: str | Method = "paper",
+        method: str | Method[Any] = "paper",
         max_iter: int = 300,
         batch_size: int | None = None,
         refresh_every: int = 200,
@@ -217,6 +218,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         _complain(result)
         self._keep(model, classes, encoder, tuple(samples.X.shape[1:]))
         self._record(result.history, result.status, separated_loss(end.state), going_on)
+        self.remarks_ = list(result.remarks)
         self.target_name_ = str(y.name) if getattr(y, "name", None) is not None else None
         self.kept_iter_ = self.n_iter_ - len(result.history) + result.kept_sweep
         return self
@@ -251,7 +253,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             }
         )
         self._keep(model, known, None, tuple(samples.X.shape[1:]))
-        self.target_name_ = None
+        self.target_name_, self.remarks_ = None, []
         self._record(row, training.Status.COMPLETED, loss, going_on)
         return self
 

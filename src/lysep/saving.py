@@ -156,6 +156,7 @@ def _training_record(classifier: LySepClassifier) -> dict[str, Any]:
             "python": platform.python_version(),
         },
         "status": classifier.status_.name,
+        "remarks": classifier.remarks_,
         "sweeps": classifier.n_iter_,
         "kept_sweep": classifier.kept_iter_,
         "separated_loss": {
@@ -295,6 +296,7 @@ def _restore_record(classifier: LySepClassifier, fields: Fields) -> None:
     if status not in Status.__members__:
         raise ValueError(f"the status {status!r} is not known.")
     classifier.status_ = Status[status]
+    classifier.remarks_ = fields.texts("remarks")
     classifier.n_iter_ = fields.integer("sweeps", 0, 2**53)
     classifier.kept_iter_ = fields.integer("kept_sweep", 0, classifier.n_iter_)
     columns = {name: [_number(value) for value in values] for name, values in _columns(fields.object("history"))}

@@ -22,9 +22,9 @@ from lysep.fingerprint import described, digest
 from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Memory, Method, SweepLog, resolve
 from lysep.network import Network, parse, refuse_frozen
-from lysep.objective import Iterate, scores
+from lysep.objective import Evaluated, scores
 from lysep.progress import ProgressBar
-from lysep.state import State, checked, restart, separate_batch, write_back
+from lysep.state import State, checked, separate_batch, write_back
 
 
 class Status(enum.Enum):
@@ -48,16 +48,20 @@ class FitResult:
     """The trained model (the one that was passed in), why the run ended, and what happened on the way.
 
     The model is that of sweep `kept_sweep`: the last one, unless a callback such as `EarlyStopping` chose another.
+    `remarks` say what a person might not expect, such as that the method has rescaled layers before it began.
     """
 
     model: nn.Module
     status: Status
     history: History
     kept_sweep: int
+    remarks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        kept = "" if self.kept_sweep == len(self.history) else f"; the model is that of sweep {self.kept_sweep}"
-        return f"FitResult(status={self.status.name}: {self.status.message}; {self.history!r}{kept})"
+        parts = [f"status={self.status.name}: {self.status.message}", repr(self.history)]
+        if self.kept_sweep != len(self.history):
+            parts.append(f"the model is that of sweep {self.kept_sweep}")
+        return f"FitResult({'; '.join([*parts, *self.remarks])})"
 
 
 # What a run gains is judged over so many sweeps of one batch: a single sweep may gain little by chance.
@@ -73,7 +77,7 @@ def fit(
     y: Any = None,
     *,
     sample_weight: Any = None,
-    method: str | Method = "paper",
+    method: str | Method[Any] = "fast",
     sweeps: int = 1000,
     batch_size: int | None = None,
     refresh_every: int = 200,
@@ -99,7 +103,8 @@ def fit(
     sample_weight
         One number a sample, not negative; a sample of weight 2 counts as two samples. None: all count once.
     method
-        "paper" or an instance with options, such as `lysep.Paper(step="lipschitz")`.
+        "fast", "paper" (the algorithms as published), or an instance with options, such as `lysep.Fast(start="given")`
+        or `lysep.Paper(step="lipschitz")`.
     sweeps
         How many times to update every variable once (the paper's iterations).
     batch_size
@@ -164,13 +169,16 @@ def fit(
     with exact(network.device):
         saved = None if keeper is None else keeper.load(network.device)
         if saved is None:
-            start, memory = chosen.begin(Iterate(separate_batch(model, network, batches.next())))
+            given = chosen.evaluate(separate_batch(model, network, batches.next()))
+            start, memory = chosen.begin(given)
+            remarks = chosen.remarks(given, start)
         else:
             batches.load_state_dict(saved["batches"])
-            start, memory = Iterate(_restored(saved["variables"], network, batches.next())), saved["memory"]
+            start, memory = chosen.evaluate(_restored(saved["variables"], network, batches.next())), saved["memory"]
+            remarks = tuple(saved["remarks"])
         if batch_size is None:
             check_classes(start.labels)  # of a dataset of pairs they are known only now
-        run = _Run(chosen, batches, held_out, told, keeper, started, time_limit, tolerance, start, memory)
+        run = _Run(chosen, batches, held_out, told, keeper, started, time_limit, tolerance, start, memory, remarks)
         if saved is not None:
             run.resume(saved, sweeps)
         try:
@@ -182,15 +190,16 @@ def fit(
         status = _to_the_end(keeper.flush, status)
     kept = run.finish()
     status = _to_the_end(lambda: write_back(kept.state, model), status)
-    return FitResult(model, status, run.history, kept.sweep)
+    return FitResult(model, status, run.history, kept.sweep, remarks)
 
 
-def sweep(state: State, method: str | Method = "paper") -> State:
+def sweep(state: State, method: str | Method[Any] = "paper") -> State:
     """One sweep: the state after it. The argument is left unchanged."""
     chosen, state = resolve(method), checked(state)
     with exact(state.network.device):
-        iterate, _, _ = chosen.sweep(*chosen.begin(Iterate(state)))
-    return iterate.state
+        iterate, _, _ = chosen.sweep(*chosen.begin(chosen.evaluate(state)))
+    after: State = iterate.state
+    return after
 
 
 def _to_the_end(write: Callable[[], None], status: Status) -> Status:
@@ -221,7 +230,7 @@ class _Run:
 
     def __init__(
         self,
-        method: Method,
+        method: Method[Any],
         batches: Batches,
         validation: Batch | None,
         callbacks: Callbacks,
@@ -229,10 +238,11 @@ class _Run:
         started: float,
         time_limit: float | None,
         tolerance: float | None,
-        start: Iterate,
+        start: Evaluated,
         memory: Memory,
+        remarks: tuple[str, ...],
     ) -> None:
-        self.iterate, self._memory = start, memory
+        self.iterate, self._memory, self._remarks = start, memory, remarks
         self.history = History(COLUMNS + (VALIDATION_COLUMNS if validation is not None else ()))
         self._method, self._batches, self._validation = method, batches, validation
         self._callbacks, self._checkpoint = callbacks, checkpoint
@@ -301,9 +311,11 @@ class _Run:
         """A sweep is complete, with all that follows from it: a point to go on from. Everything here is a value."""
         if self._checkpoint is None:
             return
+        state = self.iterate.state
         content = {
-            "variables": {name: getattr(self.iterate.state, name) for name in _VARIABLES},
+            "variables": {name: getattr(state, name) for name in _VARIABLES},
             "memory": dict(self._memory),
+            "remarks": self._remarks,
             "batches": self._batches.state_dict(),
             "callbacks": self._callbacks.state_dicts(),
             "stopped": self._stopped,
@@ -312,9 +324,9 @@ class _Run:
         self._checkpoint.mark(content, self.history)
 
     def _refresh(self) -> None:
-        self.iterate = Iterate(restart(self.iterate.state, self._batches.next()))
+        self.iterate = self._method.renew(self.iterate, self._batches.next())
 
-    def _row(self, sweep: int, it: Iterate, log: SweepLog) -> dict[str, float]:
+    def _row(self, sweep: int, it: Evaluated, log: SweepLog) -> dict[str, float]:
         cross_entropy, accuracy = it.scores()
         row = {
             "sweep": sweep,

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import torch
+
 from lysep.studies.execute import load
 from lysep.studies.paper import SEEDS, SWEEPS, TUNING_SEEDS, TUNING_SWEEPS, Cell, cells_of
 from lysep.studies.runs import Store
@@ -33,6 +35,7 @@ def reproduce(
 ) -> list[Cell]:
     """Run what a table, a figure or "all" needs and the store does not have yet. Returns the cells it is made of."""
     cells = cells_of(name, only, data)
+    _check(effort, jobs, device)
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
     tuning = _missing((s for cell in cells for s in all_tuning_specifications(cell, effort)), store)
     # What is chosen changes no cost: the first candidate stands for it.
@@ -63,6 +66,22 @@ def reproduce(
                 reported += reported_specifications(cell, choice, effort)
         _report(workers.run(jobs_of(_missing(reported, store)), store, name, deadline), store, say)
     return cells
+
+
+def _check(effort: Effort, jobs: int, device: str) -> None:
+    """Refuse what could not be run, before anything is."""
+    if jobs < 1:
+        raise ValueError(f"jobs={jobs} must be a positive number of processes.")
+    if effort.sweeps < 1:
+        raise ValueError(f"sweeps={effort.sweeps} must be a positive number of iterations.")
+    if not 1 <= effort.seeds <= min(effort.tuning_seeds):
+        raise ValueError(
+            f"seeds={effort.seeds} must be 1 to {min(effort.tuning_seeds)}: the seeds beyond are tuned on."
+        )
+    try:
+        torch.zeros((), device=device)
+    except (RuntimeError, AssertionError) as error:  # as PyTorch has it, by version
+        raise ValueError(f"device={device!r} cannot be used here: {error}") from error
 
 
 def _missing(specifications: Iterable[dict[str, Any]], store: Store) -> list[dict[str, Any]]:

@@ -8,13 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
-from lysep.studies.paper import DATA_SEED, METHODS, Cell, Table
-from lysep.studies.printed import Spread, printed
+from lysep.studies.paper import DATA_SEED, METHODS, PRINTED_AS, Cell, Table
+from lysep.studies.paper_values import PaperValue, Place, Spread, paper_values
 from lysep.studies.runs import Run
 
 _OF_A_RUN = ("seed",)  # what may differ among the runs of one row
+WITHIN = 2.0  # of the paper's standard deviations: as good as the paper
 
 
 @dataclass(frozen=True)
@@ -77,59 +78,103 @@ def _cell(run: Run) -> Cell:
     return Cell(s["problem"], tuple(s["network"]), s["method"], s.get("time"), s["batch_size"])
 
 
+def printed(table: Table, cell: Cell) -> PaperValue | None:
+    """What the paper prints there; nothing for methods that it does not have, and for stand-ins of its data."""
+    if table.stand_in or cell.method not in PRINTED_AS:
+        return None
+    return paper_values()[Place(table.name, cell.network, PRINTED_AS[cell.method], cell.time)]
+
+
 def difference(ours: Spread | None, theirs: Spread | None) -> float | None:
     """How far our mean lies from the paper's, in the paper's standard deviations."""
     return None if ours is None or theirs is None else (ours.mean - theirs.mean) / theirs.deviation
 
 
-def heads(table: Table) -> list[str]:
-    found = [f"({', '.join(table.names)})"] + ([] if table.times == (None,) else ["t"]) + ["Method"]
-    if comparable(table) == "last_batch":
-        found += _measures("last batch") + [
-            f"{data}, {measure}" for data in ("all training images", "test images") for measure in ("loss", "accuracy")
-        ]
-    else:
-        found += [*_measures("training"), "test accuracy"]
-    return [*found, "seeds", "failed", "iterations", "start, learning rate"]
+class Head(NamedTuple):
+    """A column's name, and that of the group it belongs to."""
+
+    group: str
+    name: str
 
 
-def _measures(data: str) -> list[str]:
-    return [f"{data} {measure}: {what}" for measure in ("loss", "accuracy") for what in ("paper", "here", "difference")]
+class Entry(NamedTuple):
+    """What stands in a table. `reached`: of layer separation, whether it is as good as the paper says."""
+
+    text: str
+    reached: bool | None = None
 
 
-def texts(table: Table, row: Row | Cell) -> list[str]:
-    """A row as people read it; one text a column of `heads`."""
+_DATA = {"train": "training", "test": "test", "last_batch": "last batch"}
+_MEASURES = {"cross_entropy": "cross-entropy", "accuracy": "accuracy"}
+
+
+def heads(table: Table) -> list[Head]:
+    found = [f"({', '.join(table.names)})", *([] if table.times == (None,) else ["t"]), "method"]
+    columns = [Head("", name) for name in (*found, "seeds", "failed", "iterations")]
+    for measure in _MEASURES:
+        group = f"{_DATA[comparable(table)]} {_MEASURES[measure]}"
+        columns += [Head(group, name) for name in ("paper", "here", "difference")]
+    columns += [Head(_DATA[data], _MEASURES[measure]) for data, measure in _beside(table)]
+    return [*columns, Head("", "start, rate")]
+
+
+def _beside(table: Table) -> list[tuple[str, str]]:
+    """The scores that are shown beside the comparable ones."""
+    if comparable(table) == "train":
+        return [("test", "accuracy")]
+    return [(data, measure) for data in ("train", "test") for measure in _MEASURES]
+
+
+def entries(table: Table, row: Row | Cell) -> list[Entry]:
+    """A row as people read it; one entry a column of `heads`."""
     cell = row.cell if isinstance(row, Row) else row
-    found = [f"({cell.network[0]},{cell.network[1]})"]
-    if cell.time is not None:
-        found.append(f"{cell.time:g}")
-    found.append(METHODS[cell.method])
-    for measure in ("cross_entropy", "accuracy"):
-        ours = row.spread(comparable(table), measure) if isinstance(row, Row) else None
-        theirs = printed(cell, measure)
-        found += [_spread(theirs, measure), _spread(ours, measure), _difference(difference(ours, theirs))]
-    others = [("test", "accuracy")]
-    if comparable(table) == "last_batch":
-        others = [(data, measure) for data in ("train", "test") for measure in ("cross_entropy", "accuracy")]
+    first = [f"({cell.network[0]},{cell.network[1]})", *([] if cell.time is None else [f"{cell.time:g}"])]
+    run = ["not run", "", ""]
+    if isinstance(row, Row):
+        run = [str(row.seeds), str(len(row.failed)), f"{row.specification['sweeps']:,}"]
+    found = [Entry(text) for text in (*first, METHODS[cell.method], *run)]
+    for measure in _MEASURES:
+        ours, theirs = _both(table, row, measure)
+        found += [Entry(_text(theirs, measure)), Entry(_text(ours, measure)), _difference(cell, ours, theirs, measure)]
     if not isinstance(row, Row):
-        return [*found, *("" for _ in others), "not run", "", "", ""]
-    found += [_spread(row.spread(*other), other[1]) for other in others]
-    s = row.specification
-    rate = f", {s['learning_rate']:g}" if "learning_rate" in s else ""
-    return [*found, str(row.seeds), str(len(row.failed)), f"{s['sweeps']:,}", f"{s['start']}{rate}"]
+        return [*found, *(Entry("") for _ in (*_beside(table), "start"))]
+    found += [Entry(_text(row.spread(*other), other[1])) for other in _beside(table)]
+    rate = row.specification.get("learning_rate")
+    return [*found, Entry(row.specification["start"] + ("" if rate is None else f", {rate:g}"))]
 
 
-def _spread(spread: Spread | None, measure: str) -> str:
+def _both(table: Table, row: Row | Cell, measure: str) -> tuple[Spread | None, Spread | None]:
+    """Our figure and the paper's."""
+    value = printed(table, row.cell if isinstance(row, Row) else row)
+    ours = row.spread(comparable(table), measure) if isinstance(row, Row) else None
+    return ours, None if value is None else getattr(value, measure)
+
+
+def _text(spread: Spread | None, measure: str) -> str:
     if spread is None:
         return ""
     form = ".2e" if measure == "cross_entropy" else ".2%"
     return f"{spread.mean:{form}}" + ("" if math.isnan(spread.deviation) else f" ± {spread.deviation:{form}}")
 
 
-def _difference(value: float | None) -> str:
-    return "" if value is None else f"{value:+.1f} sd"
+def _difference(cell: Cell, ours: Spread | None, theirs: Spread | None, measure: str) -> Entry:
+    value = difference(ours, theirs)
+    if value is None:
+        return Entry("")
+    worse = value if measure == "cross_entropy" else -value
+    return Entry(f"{value:+.1f}", worse <= WITHIN if cell.method == "paper" else None)
 
 
 def markdown(table: Table, found: Sequence[Row | Cell]) -> str:
-    lines = [heads(table), ["---"] * len(heads(table)), *(texts(table, row) for row in found)]
+    names = [" ".join(filter(None, head)) for head in heads(table)]
+    lines = [names, ["---"] * len(names), *([entry.text for entry in entries(table, row)] for row in found)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def missed(table: Table, found: Sequence[Row | Cell]) -> list[str]:
+    """The rows of layer separation that are worse than the paper's by more than two of its standard deviations."""
+    return [
+        entries(table, row)[0].text + ("" if row.cell.time is None else f" at t = {row.cell.time:g}")
+        for row in found
+        if isinstance(row, Row) and any(entry.reached is False for entry in entries(table, row))
+    ]

@@ -1,4 +1,4 @@
-"""How the opponents choose their start and learning rate: from a printed grid, by runs that are not reported."""
+"""How the methods choose their start and learning rate: from a printed grid, by runs that are not reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lysep.studies.paper import DATA_SEED, GRIDS, STARTS, TUNING_DATA_SEED, Cell, table_of
+from lysep.studies.paper import DATA_SEED, GRIDS, TUNING_DATA_SEED, Cell, table_of
 from lysep.studies.runs import Run, Store
 
 
@@ -29,10 +29,9 @@ class Choice:
 
 def candidates(cell: Cell) -> list[Choice]:
     """What a method may choose from; one entry: nothing to choose."""
-    if cell.method == "paper":
-        return [Choice(STARTS[cell.problem], {})]
     grid = GRIDS[cell.problem][cell.method]
-    return [Choice(start, {"learning_rate": rate}) for start in grid.starts for rate in grid.rates]
+    options: list[dict[str, float]] = [{} if rate is None else {"learning_rate": rate} for rate in grid.rates]
+    return [Choice(start, some) for start in grid.starts for some in options]
 
 
 def tuning_specifications(cell: Cell, choice: Choice, effort: Effort) -> list[dict[str, Any]]:
