@@ -50,14 +50,17 @@ def _replace(draft: Path, path: Path) -> None:
     if not path.exists():
         draft.rename(path)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent)) / path.name
-    path.rename(old)  # a directory that holds files cannot be renamed over
+    attic = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    old = attic / path.name
     try:
+        path.rename(old)  # a directory that holds files cannot be renamed over
         draft.rename(path)
     except OSError:
-        old.rename(path)
+        if old.exists():
+            old.rename(path)
+        attic.rmdir()
         raise
-    shutil.rmtree(old.parent)
+    shutil.rmtree(attic)
 
 
 def _umask() -> int:

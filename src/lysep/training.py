@@ -81,7 +81,7 @@ def fit(
     sweeps: int = 1000,
     batch_size: int | None = None,
     refresh_every: int = 200,
-    validation: tuple[Any, Any] | None = None,
+    validation: tuple[Any, ...] | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
     time_limit: float | None = None,
@@ -112,7 +112,7 @@ def fit(
     refresh_every
         See `batch_size`. New samples get new auxiliary variables, by a forward pass.
     validation
-        A pair (X, y) that is scored after every sweep, and recorded.
+        A pair (X, y), or (X, y, sample_weight), that is scored after every sweep, and recorded.
     callbacks
         Called with a `Progress` after every sweep; the run ends if one returns True. See `lysep.callbacks` for those
         there are (`EarlyStopping`, `CSVLog`, `TensorBoardLog`) and what else a callback may do.
@@ -359,7 +359,7 @@ class _Run:
 
 
 def _validation(pair: Any, network: Network) -> Batch:
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
+    if not isinstance(pair, tuple | list) or len(pair) not in (2, 3):
         raise ValueError(f"validation must be a pair (X, y), but is a {type(pair).__name__}.")
     try:
         return Source(*pair).batch(None, network)
