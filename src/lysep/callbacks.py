@@ -244,7 +244,7 @@ class Callbacks:
             progress = chosen if isinstance(chosen, Progress) else progress
         return progress
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Those that remember something."""
         return ", ".join(type(callback).__name__ for callback in self._remembering) or "none"
 

@@ -19,14 +19,27 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from lysep.atomic import new_file
-from lysep.fingerprint import digest
+from lysep.data import Batch, Source
+from lysep.fingerprint import described, digest
 from lysep.history import History
+from lysep.network import Network
 
 FILE = "checkpoint.safetensors"
 _FORMAT, _VERSION = "lysep checkpoint", 1
+
+
+def identity(
+    model: nn.Module, network: Network, source: Source, validation: Batch | None, options: Mapping[str, object]
+) -> dict[str, str]:
+    """What decides a run's result, by name, in words to compare and to show."""
+    found = {"model": " ".join(str(model).split()), "dtype": str(network.dtype)} | source.fingerprint()
+    if validation is not None:
+        bits = digest(values for values in validation if values is not None)
+        found["validation"] = f"{len(validation.X)} samples (digest {bits})"
+    return found | {name: described(option) for name, option in options.items()}
 
 
 class CheckpointError(ValueError):
@@ -34,10 +47,7 @@ class CheckpointError(ValueError):
 
 
 class Checkpoint:
-    """The checkpoint of one run, in a directory of its own.
-
-    `identity` is what decides the run's result, by name: a file that was written with another one is refused.
-    """
+    """The checkpoint of one run, in a directory of its own. One that has another identity is refused."""
 
     def __init__(self, directory: str | PathLike[str], every: float, identity: Mapping[str, str]) -> None:
         if not isinstance(directory, str | PathLike):

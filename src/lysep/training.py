@@ -16,9 +16,8 @@ from torch import nn
 from lysep.arithmetic import exact
 from lysep.batches import Batches
 from lysep.callbacks import Callback, Callbacks, Progress
-from lysep.checkpoint import Checkpoint, append_columns
+from lysep.checkpoint import Checkpoint, append_columns, identity
 from lysep.data import Batch, NonFiniteError, Source, check_classes
-from lysep.fingerprint import described, digest
 from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Memory, Method, SweepLog, resolve
 from lysep.network import Network, parse, refuse_frozen
@@ -161,11 +160,10 @@ def fit(
     batches = Batches(source, network, batch_size, refresh_every, seed)
     keeper = None
     if checkpoint is not None:
-        identity = _identity(model, network, source, held_out)
-        identity |= {"method": described(chosen), "callbacks": str(told), "seed": str(seed)}
+        others: dict[str, object] = {"method": chosen, "callbacks": told, "seed": int(seed)}
         if batch_size is not None:
-            identity |= {"batch_size": str(batch_size), "refresh_every": str(refresh_every)}
-        keeper = Checkpoint(checkpoint, checkpoint_every, identity)
+            others |= {"batch_size": int(batch_size), "refresh_every": int(refresh_every)}
+        keeper = Checkpoint(checkpoint, checkpoint_every, identity(model, network, source, held_out, others))
     with exact(network.device):
         saved = None if keeper is None else keeper.load(network.device)
         if saved is None:
@@ -210,15 +208,6 @@ def _to_the_end(write: Callable[[], None], status: Status) -> Status:
             return status
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-
-
-def _identity(model: nn.Module, network: Network, source: Source, validation: Batch | None) -> dict[str, str]:
-    """What a run is made of, in words to compare and to show."""
-    found = {"model": " ".join(str(model).split()), "dtype": str(network.dtype)} | source.fingerprint()
-    if validation is not None:
-        bits = digest(values for values in validation if values is not None)
-        found["validation"] = f"{len(validation.X)} samples (digest {bits})"
-    return found
 
 
 def _restored(variables: dict[str, Any], network: Network, batch: Batch) -> State:
