@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from lysep.parameters import COUNT, is_integer
-from lysep.problems.networks import Start, chain
+from lysep.problems.networks import chain
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "identity": nn.Identity,
@@ -30,18 +30,14 @@ _MOST_PARAMETERS = 2**28  # two gibibytes in float64; beyond, a size is more lik
 
 
 def dense(hidden: int | Sequence[int], activation: str, n_features: int, n_classes: int, seed: int) -> nn.Sequential:
-    """A chain of dense layers in float64.
-
-    The start of `chain` was found for tanh (docs/start.md); the others, ReLU above all, fare better with PyTorch's own.
-    """
-    start: Start = "separation" if activation == "tanh" else "pytorch"
+    """A chain of dense layers in float64, as PyTorch makes and starts them: with biases, in the head too."""
     sizes = [n_features, *_widths(hidden), n_classes]
     parameters = sum(a * b for a, b in pairwise(sizes))
     if parameters > _MOST_PARAMETERS:
         raise ValueError(
             f"hidden_layer_sizes would make a network of {parameters:,} weights. Use fewer or narrower layers."
         )
-    return chain(sizes, activation=ACTIVATIONS[activation], start=start, seed=seed)
+    return chain(sizes, activation=ACTIVATIONS[activation], start="pytorch", seed=seed, head_bias=True)
 
 
 def by_factory(

@@ -56,13 +56,13 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         not reach: all of them at once.
     refresh_every
         See `batch_size`.
-    tol
-        Training ends when the objective falls by less than this fraction over ten sweeps; 0 never ends it. Batches of
-        one sweep (`refresh_every=1`) cannot be compared, and do not end it either.
+    tol, n_iter_no_change
+        Training ends when the cross-entropy has not improved by more than `tol` for `n_iter_no_change` sweeps, or
+        cannot any more. With `batch_size`, early stopping only does that, and `n_iter_no_change` counts batches.
     early_stopping
-        Hold out `validation_fraction` of the samples (stratified), end when the cross-entropy on them has not improved
-        for `n_iter_no_change` sweeps, and keep the model of the best sweep.
-    validation_fraction, n_iter_no_change
+        Look at the cross-entropy on `validation_fraction` of the samples, held out (stratified), instead of at that on
+        those trained on, and keep the model of the best sweep.
+    validation_fraction
         See `early_stopping`.
     class_weight
         None, "balanced", or a dictionary from class to weight; multiplies `sample_weight`.
@@ -70,7 +70,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         None, or a function that returns the network to train as an `nn.Sequential`, for images and for anything that
         `hidden_layer_sizes` cannot say. It is called with `n_classes` and `sample_shape` (the shape of X without its
         first axis) if it has parameters of these names. X may then have any number of axes. The model is trained in its
-        own dtype; networks made from `hidden_layer_sizes` are in float64.
+        own dtype; networks made from `hidden_layer_sizes` are in float64, and start as PyTorch's layers do.
     preprocessing
         None: X holds numbers. "table": X is a data frame; numbers are standardized, missing ones imputed, text becomes
         indicators (`lysep.preprocessing.TableEncoder`).
@@ -131,14 +131,14 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         hidden_layer_sizes: int | Sequence[int] = (30,),
         activation: str = "tanh",
         *,
-        method: str | Method[Any] = "paper",
-        max_iter: int = 300,
+        method: str | Method[Any] = "fast",
+        max_iter: int = 200,
         batch_size: int | None = None,
         refresh_every: int = 200,
         tol: float = 1e-4,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
-        n_iter_no_change: int = 30,
+        n_iter_no_change: int = 10,
         class_weight: str | Mapping[Any, float] | None = None,
         network: Callable[..., nn.Module] | None = None,
         preprocessing: str | None = None,
@@ -197,7 +197,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             held_out = held_out and replace(held_out, X=encoder.transform(held_out.X))
         model = copy.deepcopy(self.model_) if going_on else self._new_model(samples.X, len(classes), network_seed)
         end = _End()
-        watch = [] if held_out is None else [EarlyStopping(patience=self.n_iter_no_change)]
+        batch_size = self._batch_size(len(samples.y))
         result = training.fit(
             model,
             samples.X,
@@ -205,13 +205,12 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             sample_weight=samples.weights,
             method=self.method,
             sweeps=self.max_iter,
-            batch_size=self._batch_size(len(samples.y)),
+            batch_size=batch_size,
             refresh_every=self.refresh_every,
             validation=None if held_out is None else (held_out.X, held_out.y, held_out.weights),
-            callbacks=[end, *callbacks, *watch],
+            callbacks=[end, *callbacks, *self._watch(batch_size, held_out is not None)],
             progress=bool(self.verbose),
             time_limit=time_limit,
-            tolerance=self._tolerance(),
             seed=batch_seed,
             checkpoint=checkpoint,
         )
@@ -264,13 +263,14 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities: one row a sample, one column a class, in the order of classes_."""
-        return np.exp(self.predict_log_proba(X))
+        logits = self._logits(X)
+        likelihoods = np.exp(logits - logits.max(1, keepdims=True))
+        return np.asarray(likelihoods / likelihoods.sum(1, keepdims=True))
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """Logarithms of the probabilities, exact where these are too small for a number."""
-        logits = self._logits(X)
-        logits = logits - logits.max(1, keepdims=True)
-        return np.asarray(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
+        """The logarithms of the probabilities."""
+        with np.errstate(divide="ignore"):  # of a probability too small for a number
+            return np.log(self.predict_proba(X))
 
     def decision_function(self, X: Any) -> Floats:
         """The logits; with two classes, by how much that of classes_[1] exceeds the other."""
@@ -378,9 +378,14 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _batch_size(self, samples: int) -> int | None:
         return None if self.batch_size is None or self.batch_size >= samples else self.batch_size
 
-    def _tolerance(self) -> float | None:
-        comparable = self.batch_size is None or self.refresh_every > 1
-        return self.tol if self.tol > 0.0 and comparable else None
+    def _watch(self, batch_size: int | None, held_out: bool) -> list[EarlyStopping]:
+        """What ends a run that gets no better. The loss on a batch is none to go by: it is soon learnt by heart."""
+        patience = self.n_iter_no_change * (1 if batch_size is None else self.refresh_every)
+        if held_out:
+            return [_NoBetter(patience, min_delta=self.tol)]
+        if batch_size is None:
+            return [_NoBetter(patience, min_delta=self.tol, monitor="cross_entropy", restore_best=False)]
+        return []
 
     def _keep(
         self, model: nn.Module, classes: NDArray[Any], encoder: TableEncoder | None, sample_shape: tuple[int, ...]
@@ -414,6 +419,13 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
 
 _TOO_LARGE = "the objective is not finite from the start. Scale the features, for instance with a StandardScaler."
+
+
+class _NoBetter(EarlyStopping):
+    """Ends at once where so little is left of the loss that no improvement can count any more."""
+
+    def __call__(self, progress: Progress) -> bool:
+        return super().__call__(progress) or progress.row[self.monitor] <= self.min_delta
 
 
 class _End:

@@ -19,7 +19,7 @@ _DARK = 0.5  # of a cell, from which on its number is written in white
 class Classifier(Protocol):
     classes_: NDArray[Any]
 
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]: ...
+    def decision_function(self, X: Any) -> NDArray[np.float64]: ...
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def evaluate(classifier: Classifier, X: Any, y: Any) -> Evaluation:
     classes = classifier.classes_
     found, codes = np.unique(labels.checked(y), return_inverse=True)
     true = labels.places(found, classes)[codes]
-    log_probabilities = classifier.predict_log_proba(X)
+    log_probabilities = _log_probabilities(classifier.decision_function(X))
     if len(log_probabilities) != len(true):
         raise ValueError(f"there are {len(log_probabilities)} samples, but {len(true)} labels.")
     confusion = np.zeros((len(classes), len(classes)), dtype=np.int64)
@@ -99,3 +99,11 @@ def evaluate(classifier: Classifier, X: Any, y: Any) -> Evaluation:
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.3f}" if whole else "-"
+
+
+def _log_probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From the logits, or from the difference of two: finite where a probability is too small for a number."""
+    if logits.ndim == 1:
+        logits = np.stack([np.zeros_like(logits), logits], axis=1)
+    logits = logits - logits.max(1, keepdims=True)
+    return np.asarray(logits - np.log(np.exp(logits).sum(1, keepdims=True)))

@@ -77,15 +77,15 @@ def _add_network(command: argparse.ArgumentParser) -> None:
 
 def _add_training(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("training")
-    group.add_argument("--method", choices=methods.names(), help="the method of training (default paper)")
-    group.add_argument("--max-iter", type=int, metavar="N", help="sweeps at most (default 300)")
+    group.add_argument("--method", choices=methods.names(), help="the method of training (default fast)")
+    group.add_argument("--max-iter", type=int, metavar="N", help="sweeps at most (default 200)")
     group.add_argument("--batch-size", type=int, metavar="N", help="train on random subsets of this size (default all)")
     group.add_argument("--refresh-every", type=int, metavar="N", help="sweeps on one subset (default 200)")
     group.add_argument(
         "--tol",
         type=float,
         metavar="X",
-        help="end when the objective falls by less than this fraction in ten sweeps (default 0.0001)",
+        help="the least improvement of the cross-entropy that counts (default 0.0001)",
     )
     group.add_argument(
         "--early-stopping",
@@ -95,7 +95,7 @@ def _add_training(command: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--validation-fraction", type=float, metavar="X", help="how many to hold out (default 0.1)")
     group.add_argument(
-        "--n-iter-no-change", type=int, metavar="N", help="sweeps without improvement before it ends (default 30)"
+        "--n-iter-no-change", type=int, metavar="N", help="sweeps without improvement before it ends (default 10)"
     )
     group.add_argument("--class-weight", choices=["balanced"], help="make all classes count alike")
     group.add_argument("--time-limit", type=float, metavar="SECONDS", help="end after this time")

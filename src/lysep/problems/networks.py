@@ -59,13 +59,14 @@ def chain(
     start: Start = "separation",
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
+    head_bias: bool = False,
 ) -> nn.Sequential:
-    """Dense layers from sizes[0] features over hidden layers to sizes[-1] classes; a head without bias."""
+    """Dense layers from sizes[0] features over hidden layers to sizes[-1] classes."""
     draw = _Drawing(start, seed, dtype)
     modules: list[nn.Module] = []
     for l, (fan_in, fan_out) in enumerate(pairwise(sizes[:-1])):
         modules += [draw.layer(min(l, 1), nn.Linear, fan_in, fan_out), activation()]
-    return nn.Sequential(*modules, draw.layer(2, nn.Linear, sizes[-2], sizes[-1], bias=False))
+    return nn.Sequential(*modules, draw.layer(2, nn.Linear, sizes[-2], sizes[-1], bias=head_bias))
 
 
 def cnn(
