@@ -91,6 +91,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         As in scikit-learn; names only if X was a data frame.
     history_, status_, remarks_
         What the last fit recorded, sweep by sweep, why it ended, and what else the method had to say.
+    record_
+        Of a loaded classifier: when it was trained, and with which versions.
     separated_loss_
         The separated objective at the end of the last fit, term by term: gaps, their weights, the bound.
     target_name_
