@@ -21,7 +21,7 @@ def report(classifier: LySepClassifier) -> str:
     >>> from sklearn.datasets import load_iris
     >>> import lysep
     >>> print(report(lysep.LySepClassifier(max_iter=2).fit(*load_iris(return_X_y=True))).splitlines()[0])
-    classes      3: 0, 1, 2
+    classes     3: 0, 1, 2
     """
     facts = [["classes", f"{len(classifier.classes_)}: {_listed(classifier.classes_.tolist())}"], *_input(classifier)]
     facts += _training(classifier)
