@@ -62,7 +62,7 @@ def test_train_says_what_it_did_and_evaluates(wine, tmp_path, capsys):
     options = ["--hidden", "12,8", "--early-stopping", "--seed", "3", "--max-iter", "60", "--activation", "relu"]
     assert run(*command, *options, "--test", wine / "test.csv", "--drop", "ash") == 0
     out, err = capsys.readouterr()
-    assert re.match(r"\d+ sweeps: cross-entropy .*, accuracy .*%, bound .*\. Training .*\.\nSaved to ", out)
+    assert re.match(r"\d+ sweeps: cross-entropy .*, accuracy .*%, bound .*\nended: .*\n(.*\n)*saved to ", out)
     accuracy, right = re.search(r"^accuracy +(\S+) +\((\d+) of 54\)$", out, flags=re.MULTILINE).groups()
     assert float(accuracy) == pytest.approx(int(right) / 54, abs=1e-4)
     assert float(accuracy) > 0.85
