@@ -15,6 +15,9 @@ from safetensors.torch import load_file, save_file
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import lysep
 from lysep.cli import main
@@ -59,7 +62,7 @@ def test_train_says_what_it_did_and_evaluates(wine, tmp_path, capsys):
     options = ["--hidden", "12,8", "--early-stopping", "--seed", "3", "--max-iter", "60", "--activation", "relu"]
     assert run(*command, *options, "--test", wine / "test.csv", "--drop", "ash") == 0
     out, err = capsys.readouterr()
-    assert re.match(r"\d+ sweeps: cross-entropy .*, accuracy .*%, bound .*\. Training .*\.\nSaved to ", out)
+    assert re.match(r"\d+ sweeps: cross-entropy .*, accuracy .*%, bound .*\nended: .*\n(.*\n)*saved to ", out)
     accuracy, right = re.search(r"^accuracy +(\S+) +\((\d+) of 54\)$", out, flags=re.MULTILINE).groups()
     assert float(accuracy) == pytest.approx(int(right) / 54, abs=1e-4)
     assert float(accuracy) > 0.85
@@ -75,6 +78,22 @@ def test_train_says_what_it_did_and_evaluates(wine, tmp_path, capsys):
         verbose=True,
     ).get_params() | {"method": None}
     assert "ash" not in classifier.feature_names_in_
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
+def test_held_out_accuracy_is_within_two_points_of_mlpclassifier(load, tmp_path):
+    """The same layers, neither tuned; benchmarks/tables.py tunes both."""
+    ours, theirs = [], []
+    for seed in range(3):
+        train, test = train_test_split(load(as_frame=True).frame, test_size=0.25, random_state=seed)
+        train.to_csv(tmp_path / "a.csv", index=False)
+        X, y = train.drop(columns="target"), train["target"]
+        command = ["train", tmp_path / "a.csv", "--target", "target", "--hidden", "30", "--out", tmp_path / "m"]
+        assert run(*command, "--seed", seed) == 0
+        ours.append(lysep.load(tmp_path / "m").score(test.drop(columns="target"), test["target"]))
+        mlp = make_pipeline(StandardScaler(), MLPClassifier((30,), max_iter=1000, random_state=seed)).fit(X, y)
+        theirs.append(mlp.score(test.drop(columns="target"), test["target"]))
+    assert np.mean(ours) >= np.mean(theirs) - 0.02
 
 
 def test_evaluate(wine, tmp_path, capsys):

@@ -35,7 +35,19 @@ def test_links_in_the_documents_lead_somewhere():
 
 
 @pytest.mark.parametrize(
-    "module", ["lysep.state", "lysep.callbacks", "lysep.training", "lysep.baselines", "lysep.scoring"]
+    "module",
+    [
+        "lysep.state",
+        "lysep.callbacks",
+        "lysep.training",
+        "lysep.baselines",
+        "lysep.scoring",
+        "lysep.estimator",
+        "lysep.preprocessing",
+        "lysep.saving",
+        "lysep.evaluation",
+        "lysep.inspection",
+    ],
 )
 def test_examples_in_docstrings_hold(module):
     import doctest

@@ -201,6 +201,16 @@ def test_early_stopping_keeps_the_best_model_on_validation():
     np.testing.assert_allclose(stopped.predict_proba(X), fewer.predict_proba(X), rtol=1e-9)
 
 
+def test_training_ends_where_no_improvement_counts():
+    learnt = small(max_iter=500, tol=1e-3).fit(X, Y == 0)
+    assert learnt.loss_curve_[-1] <= 1e-3 < learnt.loss_curve_[-2]
+    assert learnt.remarks_[-1] == "the cross entropy is not above 0.001: no improvement would count any more"
+    stuck = small(max_iter=500, tol=0.05, n_iter_no_change=4).fit(X, np.random.default_rng(0).integers(0, 3, len(Y)))
+    assert stuck.loss_curve_[-5] - min(stuck.loss_curve_[-4:]) <= 0.05
+    assert stuck.remarks_[-1] == "the cross entropy did not improve by more than 0.05 in 4 sweeps"
+    assert stuck.status_ is lysep.Status.STOPPED
+
+
 def test_early_stopping_needs_every_class_on_both_sides():
     with pytest.raises(ValueError, match=r"cannot hold out validation_fraction=0.1 of 5 samples"):
         small(early_stopping=True).fit(X[:5], [0, 0, 0, 0, 1])
@@ -290,6 +300,14 @@ def test_callbacks_time_limits_and_checkpoints_reach_fit(tmp_path):
     resumed = small(tol=0.0).fit(X, Y, checkpoint=tmp_path)
     np.testing.assert_array_equal(resumed.predict_proba(X), straight.predict_proba(X))
     assert resumed.loss_curve_ == straight.loss_curve_
+    early = {"early_stopping": True, "max_iter": 200, "preprocessing": "table"}
+    table = pd.DataFrame(X, columns=list("abcd"))
+    once = small(**early).fit(table, NAMES)
+    small(**{**early, "max_iter": 5}).fit(table, NAMES, checkpoint=tmp_path / "early")
+    for _ in range(2):  # the second time nothing is left to do
+        again = small(**early).fit(table, NAMES, checkpoint=tmp_path / "early")
+        np.testing.assert_array_equal(again.predict_proba(table), once.predict_proba(table))
+        assert (again.kept_iter_, again.n_iter_) == (once.kept_iter_, once.n_iter_)
     with pytest.raises(ValueError, match="random_state=None with a checkpoint must be an integer"):
         small(random_state=None).fit(X, Y, checkpoint=tmp_path)
 

@@ -91,6 +91,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         As in scikit-learn; names only if X was a data frame.
     history_, status_, remarks_
         What the last fit recorded, sweep by sweep, why it ended, and what else the method had to say.
+    record_
+        Of a loaded classifier: when it was trained, and with which versions.
     separated_loss_
         The separated objective at the end of the last fit, term by term: gaps, their weights, the bound.
     target_name_
@@ -198,6 +200,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         model = copy.deepcopy(self.model_) if going_on else self._new_model(samples.X, len(classes), network_seed)
         end = _End()
         batch_size = self._batch_size(len(samples.y))
+        watch = self._watch(batch_size, held_out is not None)
         result = training.fit(
             model,
             samples.X,
@@ -208,7 +211,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             batch_size=batch_size,
             refresh_every=self.refresh_every,
             validation=None if held_out is None else (held_out.X, held_out.y, held_out.weights),
-            callbacks=[end, *callbacks, *self._watch(batch_size, held_out is not None)],
+            callbacks=[end, *callbacks, *watch],
             progress=bool(self.verbose),
             time_limit=time_limit,
             seed=batch_seed,
@@ -217,7 +220,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         _complain(result)
         self._keep(model, classes, encoder, tuple(samples.X.shape[1:]))
         self._record(result.history, result.status, separated_loss(end.state), going_on)
-        self.remarks_ = list(result.remarks)
+        self.remarks_ = [*result.remarks, *(each.reason for each in watch if each.reason)]
         self.target_name_ = str(y.name) if getattr(y, "name", None) is not None else None
         self.kept_iter_ = self.n_iter_ - len(result.history) + result.kept_sweep
         return self
@@ -378,7 +381,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _batch_size(self, samples: int) -> int | None:
         return None if self.batch_size is None or self.batch_size >= samples else self.batch_size
 
-    def _watch(self, batch_size: int | None, held_out: bool) -> list[EarlyStopping]:
+    def _watch(self, batch_size: int | None, held_out: bool) -> list[_NoBetter]:
         """What ends a run that gets no better. The loss on a batch is none to go by: it is soon learnt by heart."""
         patience = self.n_iter_no_change * (1 if batch_size is None else self.refresh_every)
         if held_out:
@@ -422,10 +425,19 @@ _TOO_LARGE = "the objective is not finite from the start. Scale the features, fo
 
 
 class _NoBetter(EarlyStopping):
-    """Ends at once where so little is left of the loss that no improvement can count any more."""
+    """Ends at once where so little is left of the loss that no improvement can count any more; `reason` says why."""
+
+    reason: str | None = None
 
     def __call__(self, progress: Progress) -> bool:
-        return super().__call__(progress) or progress.row[self.monitor] <= self.min_delta
+        waited, little = super().__call__(progress), progress.row[self.monitor] <= self.min_delta
+        if waited or little:
+            name = self.monitor.replace("_", " ")
+            if little:
+                self.reason = f"the {name} is not above {self.min_delta:g}: no improvement would count any more"
+            else:
+                self.reason = f"the {name} did not improve by more than {self.min_delta:g} in {self.patience} sweeps"
+        return waited or little
 
 
 class _End:

@@ -21,7 +21,7 @@ def report(classifier: LySepClassifier) -> str:
     >>> from sklearn.datasets import load_iris
     >>> import lysep
     >>> print(report(lysep.LySepClassifier(max_iter=2).fit(*load_iris(return_X_y=True))).splitlines()[0])
-    classes      3: 0, 1, 2
+    classes     3: 0, 1, 2
     """
     facts = [["classes", f"{len(classifier.classes_)}: {_listed(classifier.classes_.tolist())}"], *_input(classifier)]
     facts += _training(classifier)
@@ -55,7 +55,7 @@ def _training(classifier: LySepClassifier) -> list[list[str]]:
     facts = [
         ["method", _method(methods.describe(classifier.method))],
         ["sweeps", str(last) if kept == last else f"{last}; the model is that of sweep {kept}"],
-        ["ended", f"it {classifier.status_.message}" if len(history) else classifier.status_.message],
+        ["ended", classifier.status_.message],
         *(["remark", remark] for remark in classifier.remarks_),
         ["last sweep", f"cross-entropy {loss.cross_entropy:.4g}, accuracy {loss.accuracy:.2%}, bound {loss.bound:.4g}"],
     ]

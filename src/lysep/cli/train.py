@@ -123,8 +123,9 @@ def _run(arguments: argparse.Namespace) -> None:
     last = classifier.separated_loss_
     print(
         f"{classifier.n_iter_} sweeps: cross-entropy {last.cross_entropy:.4g}, accuracy {last.accuracy:.2%}, "
-        f"bound {last.bound:.4g}. Training {classifier.status_.message}.\nSaved to {arguments.out}"
+        f"bound {last.bound:.4g}"
     )
+    print(f"ended: {classifier.status_.message}", *classifier.remarks_, f"saved to {arguments.out}", sep="\n")
     if arguments.test:
         samples, classes = tables.samples_for(classifier, arguments.test, arguments.drop)
         print(f"\n{arguments.test}:\n{evaluate(classifier, samples, classes)}")
