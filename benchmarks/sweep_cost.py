@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 import lysep
-import machine
+from lysep import machine
 from lysep.baselines import minimize_cross_entropy
 from lysep.problems import Split, circle, fnn
 
@@ -42,18 +42,14 @@ def seconds_a_row(history: lysep.History) -> float:
     return (seconds[-1] - seconds[WARM_UP - 1]) / (len(seconds) - WARM_UP)
 
 
-def adam(parameters: object) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=1e-3)  # type: ignore[arg-type]
-
-
 def compare(data: Split, dtype: torch.dtype) -> tuple[float, float, float]:
     """Seconds of a sweep and of a step, and the median of their ratios, round by round."""
     X, y = data.X_train.to(dtype), data.y_train
     ours, theirs = fnn(20, 10, dtype=dtype), fnn(20, 10, start="xavier", dtype=dtype)
     sweeps, steps = [], []
     for _ in range(ROUNDS):
-        sweeps.append(seconds_a_row(lysep.fit(ours, X, y, sweeps=WARM_UP + TIMED).history))
-        steps.append(seconds_a_row(minimize_cross_entropy(theirs, X, y, adam, WARM_UP + TIMED)))
+        sweeps.append(seconds_a_row(lysep.fit(ours, X, y, method="paper", sweeps=WARM_UP + TIMED).history))
+        steps.append(seconds_a_row(minimize_cross_entropy(theirs, X, y, "adam", 1e-3, WARM_UP + TIMED)))
     return median(sweeps), median(steps), median(a / b for a, b in zip(sweeps, steps, strict=True))
 
 
@@ -61,9 +57,9 @@ def where_the_time_goes(data: Split) -> list[tuple[str, float]]:
     """Shares of a sweep's time by part, under the profiler."""
     model: nn.Module = fnn(20, 10)
     profiler = cProfile.Profile()
-    lysep.fit(model, data.X_train, data.y_train, sweeps=WARM_UP)
+    lysep.fit(model, data.X_train, data.y_train, method="paper", sweeps=WARM_UP)
     profiler.enable()
-    lysep.fit(model, data.X_train, data.y_train, sweeps=100)
+    lysep.fit(model, data.X_train, data.y_train, method="paper", sweeps=100)
     profiler.disable()
     stats = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
     total = next(v[3] for k, v in stats.items() if k[2] == "sweep_through")

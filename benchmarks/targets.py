@@ -20,8 +20,9 @@ import torch
 from torch import nn
 
 import lysep
-import machine
+from lysep import machine
 from lysep.problems import Split, circle, digits, fnn
+from lysep.scoring import score
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -88,7 +89,8 @@ def run(target: Target, seed: int) -> None:
     if path.exists():
         return
     data, model = target.data(seed), target.network(seed)
-    result = lysep.fit(model, data.X_train, data.y_train, sweeps=target.sweeps, progress=True, seed=seed)
+    options = {"method": "paper", "sweeps": target.sweeps, "progress": True, "seed": seed}
+    result = lysep.fit(model, data.X_train, data.y_train, **options)
     rows = [k for k in (10, 30, 100, 300, 1000, 3000, 10_000) if k <= len(result.history)]
     rows = sorted({*rows, len(result.history)})
     record = {
@@ -102,18 +104,12 @@ def run(target: Target, seed: int) -> None:
         "bound_broken": sum(
             c > b for c, b in zip(result.history["cross_entropy"], result.history["bound"], strict=True)
         ),
-        "test_accuracy": _accuracy(model, data),
+        "test_accuracy": score(model, data.X_test.to(next(model.parameters()).dtype), data.y_test).accuracy,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(json.dumps(record, indent=1) + "\n")
     unfinished.replace(path)
-
-
-def _accuracy(model: nn.Module, data: Split) -> float:
-    with torch.no_grad():
-        logits = model(data.X_test.to(next(model.parameters()).dtype))
-    return float((logits.argmax(1) == data.y_test).double().mean())
 
 
 def table() -> str:

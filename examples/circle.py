@@ -10,10 +10,12 @@ benchmarks/results/starts.md.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.axes import Axes
@@ -25,7 +27,8 @@ import lysep
 from lysep.baselines import minimize_cross_entropy
 from lysep.history import History
 from lysep.problems import Split, circle, fnn
-from lysep.problems.circle import RADIUS
+from lysep.problems.pictures import draw_circle, draw_samples
+from lysep.scoring import score
 
 DEPTH, WIDTH = 20, 10
 
@@ -38,11 +41,15 @@ class Trained:
     color: str
 
 
-def descend(
-    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer], start: str, data: Split, seed: int, steps: int
-) -> tuple[nn.Module, History]:
-    model = fnn(DEPTH, WIDTH, start=start, seed=seed)
-    return model, minimize_cross_entropy(model, data.X_train, data.y_train, optimizer, steps, progress=True)
+def reports(total: int) -> list[Callable[[Any], None]]:
+    """Ten plain lines, where there is no terminal for a progress bar."""
+
+    def report(progress: Any) -> None:
+        if progress.sweep * 10 // total > (progress.sweep - 1) * 10 // total:
+            loss, accuracy = progress.row["cross_entropy"], progress.row["accuracy"]
+            print(f"  {progress.sweep} of {total}: loss {loss:.3g}, accuracy {accuracy:.2f}", flush=True)
+
+    return [] if sys.stderr.isatty() else [report]
 
 
 def train_all(data: Split, seed: int, sweeps: int, steps: int) -> list[Trained]:
@@ -53,24 +60,21 @@ def train_all(data: Split, seed: int, sweeps: int, steps: int) -> list[Trained]:
     trained = []
     name = say("layer separation")
     model = fnn(DEPTH, WIDTH, seed=seed)
-    result = lysep.fit(model, data.X_train, data.y_train, sweeps=sweeps, progress=True)
+    told = reports(sweeps)
+    result = lysep.fit(model, data.X_train, data.y_train, method="paper", sweeps=sweeps, callbacks=told, progress=True)
     trained.append(Trained(name, model, result.history, "C0"))
-    for name, color, optimizer, start in (
-        ("gradient descent, PyTorch's start", "C3", lambda p: torch.optim.SGD(p, lr=0.3), "pytorch"),
-        ("gradient descent, Xavier start", "C1", lambda p: torch.optim.SGD(p, lr=0.3), "xavier"),
-        ("Adam, PyTorch's start", "C2", lambda p: torch.optim.Adam(p, lr=1e-3), "pytorch"),
+    for name, color, optimizer, lr, start in (
+        ("gradient descent, PyTorch's start", "C3", "gd", 0.3, "pytorch"),
+        ("gradient descent, Xavier start", "C1", "gd", 0.3, "xavier"),
+        ("Adam, PyTorch's start", "C2", "adam", 1e-3, "pytorch"),
     ):
         say(name)
-        model, history = descend(optimizer, start, data, seed, steps)
+        model = fnn(DEPTH, WIDTH, start=start, seed=seed)
+        history = minimize_cross_entropy(
+            model, data.X_train, data.y_train, optimizer, lr, steps, callbacks=reports(steps), progress=True
+        )
         trained.append(Trained(name, model, history, color))
     return trained
-
-
-@torch.no_grad()
-def score(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
-    """Cross-entropy and accuracy, the same for every method."""
-    logits = model(X)
-    return float(nn.functional.cross_entropy(logits, y)), float((logits.argmax(1) == y).double().mean())
 
 
 def table(trained: list[Trained], data: Split) -> str:
@@ -127,15 +131,10 @@ def draw_region(axes: Axes, model: nn.Module, data: Split) -> None:
     axes.imshow(
         region, extent=(-1, 1, -1, 1), origin="lower", cmap=ListedColormap(["#f3d9c9", "#cfe0f1"]), vmin=0, vmax=1
     )
-    angle = torch.linspace(0, 2 * torch.pi, 300)
-    axes.plot(RADIUS * angle.cos(), RADIUS * angle.sin(), color="0.35", linewidth=1)
-    X, labels = data.X_test, data.y_test
-    for label, color in ((0, "#c0561c"), (1, "#1f5fa8")):
-        axes.scatter(*X[labels == label].T, s=3, color=color, linewidths=0)
-    wrong = model(X).argmax(1) != labels
-    axes.scatter(*X[wrong].T, s=16, marker="s", color="black")
-    axes.set(xlim=(-1, 1), ylim=(-1, 1), xticks=(-1, 0, 1), yticks=(-1, 0, 1), aspect="equal")
-    axes.set_xlabel(f"{int(wrong.sum())} of {len(X)} misclassified", fontsize=8)
+    wrong = model(data.X_test).argmax(1) != data.y_test
+    draw_samples(axes, data.X_test, data.y_test, wrong)
+    draw_circle(axes)
+    axes.set_xlabel(f"{int(wrong.sum())} of {len(wrong)} misclassified", fontsize=8)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-import lysep
+from lysep import __version__
 
 
 def describe() -> dict[str, str | int]:
@@ -18,7 +18,7 @@ def describe() -> dict[str, str | int]:
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "lysep": lysep.__version__,
+        "lysep": __version__,
     }
 
 
