@@ -137,7 +137,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         max_iter: int = 200,
         batch_size: int | None = None,
         refresh_every: int = 200,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
