@@ -459,7 +459,7 @@ def test_a_file_with_a_changed_byte_is_refused(good, tmp_path):
     ],
 )
 def test_a_file_of_another_kind_is_refused(tmp_path, metadata, message):
-    save_file({"weight": torch.zeros(3)}, tmp_path / "other", metadata)
+    save_file({"weight": torch.zeros(3), "half": torch.zeros(3).bfloat16()}, tmp_path / "other", metadata)
     refused(tmp_path / "run", (tmp_path / "other").read_bytes(), message)
 
 

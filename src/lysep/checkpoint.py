@@ -125,9 +125,17 @@ def read(path: Path, device: torch.device) -> tuple[dict[str, str], dict[str, An
     try:
         with safe_open(path, framework="pt") as file:
             sealed = file.metadata() or {}
+            _refuse_formats(path, sealed)
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  (not a mapping)
     except SafetensorError as error:
         raise _damaged(path, error) from error
+    if sealed.get("seal") != _seal(sealed.get("document", ""), tensors):
+        raise _damaged(path, "its contents do not match its seal")
+    document = json.loads(sealed["document"])
+    return document["identity"], unpack(document["content"], tensors, device)
+
+
+def _refuse_formats(path: Path, sealed: Mapping[str, str]) -> None:
     if sealed.get("format") != _FORMAT:
         raise CheckpointError(f"{path} is no checkpoint of lysep. Move it away, or use another directory.")
     if sealed.get("version") != str(_VERSION):
@@ -135,10 +143,6 @@ def read(path: Path, device: torch.device) -> tuple[dict[str, str], dict[str, An
             f"{path} has format {sealed.get('version')}, but this version of lysep reads format {_VERSION}. "
             "Continue it with the version that wrote it, or use another directory."
         )
-    if sealed.get("seal") != _seal(sealed.get("document", ""), tensors):
-        raise _damaged(path, "its contents do not match its seal")
-    document = json.loads(sealed["document"])
-    return document["identity"], unpack(document["content"], tensors, device)
 
 
 def _damaged(path: Path, why: object) -> CheckpointError:
