@@ -396,6 +396,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.model_, self.classes_, self.sample_shape_ = model, classes, sample_shape
         if encoder is not None:
             self.encoder_ = encoder
+        elif hasattr(self, "encoder_"):
+            del self.encoder_  # of a fit with other parameters
 
     def _record(self, history: History, status: training.Status, loss: SeparatedLoss, going_on: bool) -> None:
         self.history_, self.status_, self.separated_loss_ = history, status, loss
