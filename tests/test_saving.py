@@ -113,6 +113,13 @@ def test_classes_keep_their_type(labels, tmp_path):
         assert after.classes_.dtype == before.classes_.dtype
 
 
+def test_a_classifier_that_was_fitted_otherwise_before(tmp_path):
+    classifier = fitted().set_params(preprocessing=None).fit(X.numpy(), Y.numpy())
+    classifier.save(tmp_path / "model")
+    again = lysep.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(X.numpy()), classifier.predict_proba(X.numpy()))
+
+
 def test_what_cannot_be_saved(tmp_path):
     with pytest.raises(ValueError, match="only a LySepClassifier can be saved, not a Linear"):
         lysep.save(nn.Linear(1, 1), tmp_path / "model")

@@ -137,7 +137,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         max_iter: int = 200,
         batch_size: int | None = None,
         refresh_every: int = 200,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
@@ -396,6 +396,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.model_, self.classes_, self.sample_shape_ = model, classes, sample_shape
         if encoder is not None:
             self.encoder_ = encoder
+        elif hasattr(self, "encoder_"):
+            del self.encoder_  # of a fit with other parameters
 
     def _record(self, history: History, status: training.Status, loss: SeparatedLoss, going_on: bool) -> None:
         self.history_, self.status_, self.separated_loss_ = history, status, loss

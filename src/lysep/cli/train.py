@@ -85,7 +85,7 @@ def _add_training(command: argparse.ArgumentParser) -> None:
         "--tol",
         type=float,
         metavar="X",
-        help="the least improvement of the cross-entropy that counts (default 0.0001)",
+        help="the least improvement of the cross-entropy that counts (default 0.001)",
     )
     group.add_argument(
         "--early-stopping",
