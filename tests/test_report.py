@@ -11,8 +11,9 @@ import hand_made
 from lysep.cli import main
 from lysep.studies.figures import band, curve
 from lysep.studies.paper import ALL_TABLES, FIGURES, STAND_INS, TABLES, Cell
-from lysep.studies.report import write_report
+from lysep.studies.report import notes, write_report
 from lysep.studies.runs import Store
+from lysep.studies.tuning import trials
 
 
 class Page(HTMLParser):
@@ -54,11 +55,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
-    """A report of a few runs of every table, one of which failed."""
+    """A report of a few runs of every table."""
     folder = tmp_path_factory.mktemp("reported")
-    store = Store(folder / "runs")
-    for run in hand_made.for_every_table():
-        store.save(run)
+    store = hand_made.store_for_every_table(folder / "runs")
     assert main(["report", str(store.folder), "-o", str(folder / "out")]) == 0
     return folder / "out"
 
@@ -92,14 +91,22 @@ def test_every_figure_is_there_and_is_a_picture(reported, page):
         assert (reported / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_links_within_the_page_lead_somewhere(page):
+    ids = [attributes["id"] for attributes in page.all("section")]
+    assert len(set(ids)) == len(ids)
+    targets = [attributes["href"][1:] for attributes in page.all("a")]
+    assert targets == [*TABLES, "table3-digits"]
+    assert set(targets) <= set(ids)
+
+
 def test_every_row_of_every_table_is_there_run_or_not(reported, page):
     for table in ALL_TABLES:
         if not table.stand_in:
             lines = (reported / f"{table.name}.md").read_text().splitlines()
             assert sum(line.startswith("| (") for line in lines) == 1 + len(table.cells)
     for table in TABLES.values():
-        shown = [row for row in page.rows[table.name] if len(row) > 10 and row[0] != f"({', '.join(table.names)})"]
-        assert len(shown) >= len(table.cells)
+        shown = [row for row in page.rows[table.name] if len(row) > 10]
+        assert len(shown) == 1 + len(table.cells)  # and the heads
     text = "".join(page.text)
     assert "(3,16)" in text
     assert sum(row.count("not run") for row in page.rows["table1"]) == 20 - 4
@@ -119,6 +126,7 @@ def test_what_failed_and_what_fell_short_is_said(page):
     assert "Not run: (3,10): CE, Adam and CE, L-BFGS; (3,16); (3,20); (10,10); (20,10): CE, Adam and" in text
     assert "Fewer seeds than the paper's 10" in text
     assert "Fewer iterations than the paper's 10,000" in text
+    assert "Table 1: circle-in/out classification: 4 of 20 rows run, 1 to 2 seeds each; failed runs: 1" in text
     assert "abacus" in text
 
 
@@ -127,6 +135,20 @@ def test_the_grid_shows_what_was_chosen_from(reported):
     late = 1.0 + (0.2 - 1.0) * 875.5 / 1000  # the mean of the last quarter of a fall from 1 to 0.2
     assert re.findall(r"class=chosen>(.*?)</td>", text) == [f"{late:.2e}"]
     assert ">failed</td>" in text
+
+
+def test_a_choice_at_the_edge_of_its_grid_is_said():
+    def said(losses):
+        tried = [hand_made.tuning_run(loss, learning_rate=rate) for rate, loss in losses.items()]
+        table = TABLES["table1"]
+        return [note for note in notes(table, [], trials(table, tried)) if "edge" in note]
+
+    assert said({0.1: 0.5, 0.3: 0.3, 1.0: 0.4}) == []
+    assert said({0.1: 0.5, 0.3: 0.4, 1.0: 0.3}) == [
+        "Learning rates chosen at the edge of their grid: (3,10) CE, gradient descent 1."
+    ]
+    assert len(said({0.1: 0.3, 0.3: 0.4, 1.0: 0.5})) == 1
+    assert said({0.1: 0.5, 1.0: 0.4}) == []  # of two every one is at the edge
 
 
 def test_stand_ins_are_marked(page, reported):

@@ -33,15 +33,21 @@ class Coupling:
             directions = _directions(problem, last)
             group = torch.tensor([self._group[l] for l in problem.layers], device=rho.device)
             charges.index_add_(2, group, _charges(problem, directions))
-            for l, regression, of_layer in zip(
-                problem.layers, problem.regressions, directions.unbind(1), strict=True
-            ):
+            for l, regression, of_layer in zip(problem.layers, problem.regressions, directions.unbind(1), strict=True):
                 self._directions[l] = of_layer
                 C[self._group[l]] += regression.effects(of_layer)
         C = (C / rho).flatten(0, 1).double()
         self._hessian = C @ C.T
         self._slope = charges[0].T.flatten()
         self._charge = torch.block_diag(*charges.movedim(2, 0))
+
+    def gained(self) -> float:
+        """By how much the last step has lowered the loss of these samples, whether it saw them or not.
+
+        ‖ρ − a‖² − ‖ρ‖², a what the last step does to ρ: the loss before it, by linearizing at the point it led to.
+        """
+        last = torch.arange(len(self._slope), device=self._slope.device) % 2 == 1
+        return float(2.0 * self._slope[last].sum() + self._hessian[last][:, last].sum())
 
     def solve(self, damping: float) -> tuple[list[Tensor], float]:
         """The step of every layer, and by how much the loss falls if it is as the linearization says."""

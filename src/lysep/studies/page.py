@@ -7,14 +7,11 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from lysep.studies.paper import METHODS, Cell, Table
 from lysep.studies.runs import Run
 from lysep.studies.tables import Entry, Row, entries, heads
-
-if TYPE_CHECKING:
-    from lysep.studies.report import Grid
+from lysep.studies.tuning import Trials
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1b; --soft: #666; --line: #ddd; --paper: #fff; --shade: #f6f6f4;
@@ -24,7 +21,7 @@ _STYLE = """
 body { margin: 0 auto; max-width: 92rem; padding: 1.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.2rem; margin: 3rem 0 .75rem; }
-nav a { margin-right: 1rem; } a { color: inherit; }
+a { color: inherit; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .78rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .22rem .4rem; text-align: right; white-space: nowrap; }
 th { font-weight: 600; color: var(--soft); } thead tr:last-child th { border-bottom: 1px solid var(--ink); }
@@ -39,7 +36,9 @@ details { margin: .75rem 0; } summary { cursor: pointer; } td.chosen { font-weig
 """
 
 
-def whole(sections: Iterable[str]) -> str:
+def whole(glance: Iterable[tuple[str, str, str]], sections: Iterable[str]) -> str:
+    """All of it; `glance` has a section, its title, and what there is to say of it in a line."""
+    lines = "".join(f'<li><a href="#{at}">{escape(title)}</a>: {escape(said)}</li>' for at, title, said in glance)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -54,19 +53,20 @@ def whole(sections: Iterable[str]) -> str:
 <p>Section 5 of Y. Liu, M. K. Ng and Y. Gu, <i>A Layer Separation Optimization Framework for Cross-Entropy Training in
 Deep Learning</i>, beside what <code>lysep reproduce</code> reached. Every figure is the mean ± one standard deviation
 over seeds. Drawn from run files by <code>lysep report</code>.</p>
+<ul>{lines}</ul>
 {"".join(sections)}
 </body>
 </html>
 """
 
 
-def table(table: Table, found: Sequence[Row | Cell], notes: Sequence[str], grids: Sequence[Grid]) -> str:
+def table(table: Table, found: Sequence[Row | Cell], notes: Sequence[str], tried: Sequence[Trials]) -> str:
     warning = '<p class="warn">Stand-in data: not the paper\'s.</p>' if table.stand_in else ""
     body = "".join(_row(table, row, _begins(found, place)) for place, row in enumerate(found))
     said = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return (
-        f'<section id="{table.name}"><h2>{escape(table.title)}</h2>{warning}<div class="wide"><table>{_heads(table)}'
-        f'<tbody>{body}</tbody></table></div><ul class="notes">{said}</ul>{_grids(grids)}</section>\n'
+        f'<section id="{table.slug}"><h2>{escape(table.title)}</h2>{warning}<div class="wide"><table>{_heads(table)}'
+        f'<tbody>{body}</tbody></table></div><ul class="notes">{said}</ul>{_tuning(tried)}</section>\n'
     )
 
 
@@ -108,25 +108,24 @@ def _entry(entry: Entry, name: str) -> str:
     return f'<td class="{"good" if entry.reached else "bad"}">{escape(entry.text)}</td>'
 
 
-def _grids(grids: Sequence[Grid]) -> str:
-    if not grids:
+def _tuning(tried: Sequence[Trials]) -> str:
+    if not tried:
         return ""
     return (
         "<details><summary>How starts and learning rates were chosen</summary><p>Mean training loss over the last "
         "quarter of short runs, on samples (where they are drawn) and seeds that are not reported; the lowest is taken."
-        f"</p>{''.join(map(_grid, grids))}</details>"
+        f"</p>{''.join(map(_grid, tried))}</details>"
     )
 
 
-def _grid(grid: Grid) -> str:
-    starts = list(dict.fromkeys(start for start, _ in grid.losses))
+def _grid(grid: Trials) -> str:
+    starts = sorted({start for start, _ in grid.losses})
     rates = sorted({rate for _, rate in grid.losses}, key=lambda rate: rate or 0.0)
-    lowest = min(grid.losses, key=grid.losses.__getitem__)
     top = "".join(f"<th>{'loss' if rate is None else f'{rate:g}'}</th>" for rate in rates)
     body = "".join(
         f'<tr><td class="text">{start}</td>'
         + "".join(
-            f"<td{' class=chosen' if (start, rate) == lowest else ''}>{_loss(grid.losses.get((start, rate)))}</td>"
+            f"<td{' class=chosen' if (start, rate) == grid.lowest else ''}>{_loss(grid.losses.get((start, rate)))}</td>"
             for rate in rates
         )
         + "</tr>"
