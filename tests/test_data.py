@@ -179,7 +179,7 @@ BAD = {
     "callbacks is one": ({"callbacks": print}, "callbacks"),
     "no callback": ({"callbacks": [print, 3]}, "callbacks", "3"),
     "validation is X": ({"validation": X}, "validation must be a pair (X, y), but is a Tensor"),
-    "validation is a triple": ({"validation": (X, Y, Y)}, "validation must be a pair (X, y)"),
+    "validation is of four": ({"validation": (X, Y, Y, Y)}, "validation must be a pair (X, y)"),
     "validation of other shape": ({"validation": (torch.rand(5, 3), Y[:5])}, "validation: ", "(3,)", "(2,)"),
     "validation with NaN": ({"validation": (holding(math.nan), Y)}, "validation: X holds nan", "sample 7"),
     "validation label": ({"validation": (X, labels(2))}, "validation: y holds label 2"),

@@ -50,7 +50,7 @@ def on_a_terminal(options, pause=0.0, stop=None):
 
 def test_a_terminal_shows_loss_accuracy_and_bound():
     lines = on_a_terminal("sweeps=12, progress=True", pause=0.05)
-    assert re.search(r"12/12 \[00:0\d<00:00, .*loss=0\.\d+, accuracy=\d+\.\d+%, bound=\d", lines[-1])
+    assert re.search(r"12/12 \[00:0\d<00:00, .*loss=[\d.e-]+, accuracy=\d+\.\d+%, bound=\d", lines[-1])
 
 
 def seconds_left(options):
