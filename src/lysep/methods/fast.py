@@ -25,7 +25,9 @@ from lysep.objective import Point
 from lysep.state import State
 
 _MAX_TRIALS = 15  # the damping grows by 4 each time: 4^15 = 1e9 is where rounding begins
-_DAMPING = "damping"
+_LEAST_DAMPING = 1e-6
+_MOST_DAMPING = 10.0  # beyond it, only a rejection damps more: steps that samples disagree on shall be small, not stop
+_DAMPING, _EXPECTED, _GAINED, _REACHED = "damping", "expected", "gained", "reached"  # remembered, beside the last step
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,12 @@ class Fast(Method[Point]):
     def sweep(self, iterate: Point, memory: Memory) -> tuple[Point, Memory, SweepLog]:
         log = SweepLog()
         rho, deltas = gains(iterate)
-        coupling = Coupling(rho, separate(iterate, rho, deltas), _last_steps(memory, len(deltas)))
         damping = float(memory[_DAMPING])
+        coupling = Coupling(rho, separate(iterate, rho, deltas, damping), _last_steps(memory, len(deltas)))
+        if _EXPECTED in memory:
+            unseen = iterate.total / iterate.samples != memory[_REACHED]
+            gained = coupling.gained() / iterate.samples if unseen else float(memory[_GAINED])
+            damping = _adapted(damping, gained / float(memory[_EXPECTED]))
         for _ in range(_MAX_TRIALS):
             steps, expected = coupling.solve(damping)
             if not expected > 0.0:
@@ -82,8 +88,7 @@ class Fast(Method[Point]):
             log.line_search_evaluations += 1
             candidate = moved(iterate, steps)
             if candidate.total < iterate.total:
-                gained = (iterate.total - candidate.total) / expected
-                return candidate, _remember(_adapted(damping, gained), steps), log
+                return candidate, _remembered(iterate, candidate, damping, expected, steps), log
             log.rejected_updates += 1
             damping *= 4.0
         return iterate, memory, log
@@ -99,17 +104,24 @@ def moved(point: Point, steps: list[Tensor]) -> Point:
     return Point(point.network, weights, biases, point.batch)
 
 
-def _adapted(damping: float, gained: float) -> float:
-    """Levenberg and Marquardt: less where the loss fell about as much as the linearized problem promised."""
-    if gained > 0.5:
-        return max(0.4 * damping, 1e-6)
-    return 2.0 * damping if gained < 0.15 else damping
+def _adapted(damping: float, kept: float) -> float:
+    """Levenberg and Marquardt: less damping where the loss fell about as much as the linearized problem promised."""
+    if kept > 0.5:
+        return max(0.4 * damping, _LEAST_DAMPING)
+    return max(damping, min(4.0 * damping, _MOST_DAMPING)) if kept < 0.15 else damping
+
+
+def _remembered(before: Point, after: Point, damping: float, expected: float, steps: list[Tensor]) -> Memory:
+    samples = before.samples
+    return {
+        _DAMPING: damping,
+        _EXPECTED: expected / samples,
+        _GAINED: (before.total - after.total) / samples,
+        _REACHED: after.total / samples,
+        **{f"step.{l}": step for l, step in enumerate(steps)},
+    }
 
 
 def _last_steps(memory: Memory, layers: int) -> list[Tensor] | None:
     steps = [memory.get(f"step.{l}") for l in range(layers)]
     return [step for step in steps if isinstance(step, Tensor)] or None
-
-
-def _remember(damping: float, steps: list[Tensor]) -> Memory:
-    return {_DAMPING: damping} | {f"step.{l}": step for l, step in enumerate(steps)}
