@@ -163,7 +163,7 @@ def test_what_is_missing_is_run_and_only_that(tmp_path):
 
 def command(folder, *options):
     """Runs of some tenths of a second."""
-    words = ["reproduce", "table1", "--only", "3,10", "--only", "paper", "--jobs", "1", "--seeds", "6", *options]
+    words = ["reproduce", "table1", "--only", "3,10", "--only", "paper", "--jobs", "1", "--seeds", "4", *options]
     return [sys.executable, "-m", "lysep", *words, "--runs", str(folder)]
 
 
@@ -177,7 +177,7 @@ def begun(folder, *options):
         env=environment,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # what runs tests may ignore Ctrl-C itself
     )
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 120.0
     while not list(folder.glob("*.jsonl")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -191,7 +191,7 @@ def test_whoever_ends_it_loses_the_run_in_hand_and_nothing_else(tmp_path, how):
     children = _children(process.pid)
     assert children
     process.send_signal(how)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     if how == signal.SIGINT:
         assert process.returncode == 130
         assert b"Traceback" not in errors
@@ -200,11 +200,11 @@ def test_whoever_ends_it_loses_the_run_in_hand_and_nothing_else(tmp_path, how):
         assert time.monotonic() < deadline, "a worker outlived its parent"
         time.sleep(0.05)
     before = made(tmp_path)
-    assert 1 <= len(before) < 6
+    assert 1 <= len(before) < 4
     assert all(run.ok for run in Store(tmp_path))  # no file is half a run
     assert main([*command(tmp_path, "--sweeps", "150")[3:]]) == 0
     after = made(tmp_path)
-    assert len(after) == 6
+    assert len(after) == 4
     assert all(after[name] == before[name] for name in before)
 
 
