@@ -11,7 +11,7 @@ import torch
 
 from lysep.problems.pictures import draw_circle, draw_interface, draw_samples, draw_solution
 from lysep.studies.execute import ITERATIONS_PER_STEP, load
-from lysep.studies.paper import DATA_SEED, FIGURES, METHODS, TABLES, Cell
+from lysep.studies.paper import DATA_SEED, METHODS, TABLES, Cell, cells_of
 from lysep.studies.runs import Run
 from lysep.studies.tables import Row
 
@@ -38,10 +38,7 @@ def _new_figure(width: float, height: float) -> Figure:
 
 
 def _rows_of(name: str, rows: Rows) -> list[Row]:
-    part = FIGURES[name]
-    assert part is not None
-    cells = [c for c in TABLES[part.table].cells if c.network in part.networks and c.method in part.methods]
-    return [rows[cell] for cell in cells if cell in rows and rows[cell].runs]
+    return [rows[cell] for cell in cells_of(name) if cell in rows and rows[cell].runs]
 
 
 def _labels(name: str, rows: Rows) -> Figure:
