@@ -98,11 +98,11 @@ _PROBLEMS: dict[str, Callable[..., Split]] = {
 def network(specification: Specification) -> nn.Module:
     """The network of a specification, as it starts."""
     first, second = specification["network"]
-    start, seed = specification["start"], specification["seed"]
+    start, seed, dtype = specification["start"], specification["seed"], getattr(torch, specification["dtype"])
     if specification["problem"] in ("circle", "interface"):
-        return fnn(first, second, start=start, seed=seed)
+        return fnn(first, second, start=start, seed=seed, dtype=dtype)
     image = (1, 8, 8) if specification["problem"] == "digits" else (1, 28, 28)
-    return cnn(first, second, image=image, start=start, seed=seed)
+    return cnn(first, second, image=image, start=start, seed=seed, dtype=dtype)
 
 
 def _train(s: Specification, model: nn.Module, data: Split, recorder: _Recorder, device: str) -> str:

@@ -11,7 +11,7 @@ import torch
 
 from lysep.problems.pictures import draw_circle, draw_interface, draw_samples, draw_solution
 from lysep.studies.execute import ITERATIONS_PER_STEP, load
-from lysep.studies.paper import DATA_SEED, FIGURES, METHODS, TABLES, Cell
+from lysep.studies.paper import DATA_SEED, METHODS, TABLES, Cell, cells_of
 from lysep.studies.runs import Run
 from lysep.studies.tables import Row
 
@@ -29,7 +29,7 @@ def draw(name: str, rows: Rows) -> Figure | None:
     return _FIGURES[name](name, rows)
 
 
-def new_figure(width: float, height: float) -> Figure:
+def _new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -38,15 +38,12 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def _rows_of(name: str, rows: Rows) -> list[Row]:
-    part = FIGURES[name]
-    assert part is not None
-    cells = [c for c in TABLES[part.table].cells if c.network in part.networks and c.method in part.methods]
-    return [rows[cell] for cell in cells if cell in rows and rows[cell].runs]
+    return [rows[cell] for cell in cells_of(name) if cell in rows and rows[cell].runs]
 
 
 def _labels(name: str, rows: Rows) -> Figure:
     """Figure 1: labels of the test samples, and the true boundary."""
-    figure = new_figure(4.2, 4.2)
+    figure = _new_figure(4.2, 4.2)
     data, axes = load({"problem": "circle", "data_seed": DATA_SEED}), figure.subplots()
     draw_samples(axes, data.X_test, data.y_test)
     draw_circle(axes)
@@ -59,7 +56,7 @@ def _curves(name: str, rows: Rows) -> Figure | None:
     networks = list(dict.fromkeys(row.cell.network for row in found))
     if not networks:
         return None
-    figure = new_figure(9.5, 3.4 * len(networks))
+    figure = _new_figure(9.5, 3.4 * len(networks))
     grid = figure.subplots(len(networks), 2, squeeze=False)
     for (loss, accuracy), network in zip(grid, networks, strict=True):
         for row in (row for row in found if row.cell.network == network):
@@ -122,7 +119,7 @@ def _circle_classification(name: str, rows: Rows) -> Figure | None:
         return None
     networks = list(dict.fromkeys(row.cell.network for row in found))
     methods = list(dict.fromkeys(row.cell.method for row in found))
-    figure = new_figure(4.0 * len(methods), 4.2 * len(networks))
+    figure = _new_figure(4.0 * len(methods), 4.2 * len(networks))
     grid = _blank(figure, len(networks), len(methods))
     for row in found:
         axes = grid[networks.index(row.cell.network), methods.index(row.cell.method)]
@@ -138,7 +135,7 @@ def _interface_classification(name: str, rows: Rows) -> Figure | None:
         return None
     times = [time for time in TABLES["table2"].times if time is not None]
     methods = list(dict.fromkeys(row.cell.method for row in found))
-    figure = new_figure(3.1 * len(times), 3.3 * (1 + len(methods)))
+    figure = _new_figure(3.1 * len(times), 3.3 * (1 + len(methods)))
     grid = _blank(figure, 1 + len(methods), len(times))
     for axes, time in zip(grid[0], times, strict=True):
         axes.set_axis_on()

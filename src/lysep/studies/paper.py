@@ -41,6 +41,7 @@ class Cell:
     method: str
     time: float | None = None
     batch_size: int | None = None
+    dtype: str = "float64"
 
     def specification(self, seed: int, sweeps: int, data_seed: int, start: str, **options: float) -> dict[str, Any]:
         values = {
@@ -53,7 +54,7 @@ class Cell:
             "data_seed": data_seed,
             "batch_size": self.batch_size,
             "refresh_every": REFRESH_EVERY,
-            "dtype": "float64",
+            "dtype": self.dtype,
         }
         return values | ({} if self.time is None else {"time": self.time}) | options
 
@@ -71,6 +72,7 @@ class Table:
     times: tuple[float | None, ...] = (None,)
     tuned_at: float | None = None  # the time slice that the methods are tuned on
     batch_size: int | None = None
+    dtype: str = "float64"
     tuning_sweeps: int = TUNING_SWEEPS
     tuning_seeds: int = len(TUNING_SEEDS)
     stand_in: bool = False  # other data than the paper's
@@ -84,7 +86,7 @@ class Table:
     @property
     def cells(self) -> list[Cell]:
         return [
-            Cell(self.problem, network, method, time, self.batch_size)
+            Cell(self.problem, network, method, time, self.batch_size, self.dtype)
             for network in self.networks
             for time in self.times
             for method in self.methods
@@ -149,6 +151,8 @@ _MNIST = Table(
     tuple((convolutions, channels) for convolutions in (2, 3, 4) for channels in (1, 2, 4)),
     ("paper", "gd", "adam"),  # a line search on samples that change is not how anybody uses L-BFGS
     batch_size=1500,
+    # In float32, 60 sweeps of (2,4) and of (4,2) end at the same loss to three digits, in a half of the time or less.
+    dtype="float64",
     tuning_sweeps=400,  # two sets of samples
     tuning_seeds=1,
 )

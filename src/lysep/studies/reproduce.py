@@ -32,8 +32,8 @@ def reproduce(
     device: str = "cpu",
     minutes: float | None = None,
     say: Say = print,
-) -> list[Cell]:
-    """Run what a table, a figure or "all" needs and the store does not have yet. Returns the cells it is made of."""
+) -> None:
+    """Run what a table, a figure or "all" needs and the store does not have yet."""
     cells = cells_of(name, only, data)
     _check(effort, jobs, device)
     deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
@@ -42,7 +42,7 @@ def reproduce(
     wanted = _missing(expected, store)
     say(f"{name}: {len(expected)} runs, {len(expected) - len(wanted)} of them done; {len(tuning)} runs to tune by")
     if not wanted and not tuning:
-        return cells
+        return
     for specification in _distinct([*tuning, *wanted]):
         load(specification)  # data that cannot be had are an error now, not in every run
     with Workers(jobs, device) as workers:
@@ -52,7 +52,6 @@ def reproduce(
         _report(workers.run(jobs_of(tuning), store, "tuning", deadline), store, say)
         wanted = _missing(_reported(cells, effort, store), store)
         _report(workers.run(jobs_of(wanted), store, name, deadline), store, say)
-    return cells
 
 
 def _reported(cells: Iterable[Cell], effort: Effort, store: Store, guess: bool = False) -> list[dict[str, Any]]:

@@ -84,7 +84,7 @@ def _row(cell: Cell, sets: Sequence[Sequence[Run]], best: tuple[str, float | Non
 
 def _cell(run: Run) -> Cell:
     s = run.specification
-    return Cell(s["problem"], tuple(s["network"]), s["method"], s.get("time"), s["batch_size"])
+    return Cell(s["problem"], tuple(s["network"]), s["method"], s.get("time"), s["batch_size"], s["dtype"])
 
 
 def printed(table: Table, cell: Cell) -> PaperValue | None:

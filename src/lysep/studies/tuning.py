@@ -112,7 +112,7 @@ def trials(table: Table, runs: Iterable[Run]) -> list[Trials]:
     seeds: dict[_Kind, set[int]] = defaultdict(set)
     for run in runs:
         s = run.specification
-        if s["problem"] == table.problem and s["data_seed"] == TUNING_DATA_SEED:
+        if (s["problem"], s["dtype"], s["data_seed"]) == (table.problem, table.dtype, TUNING_DATA_SEED):
             first, second = s["network"]
             kind = ((first, second), s["method"], s["sweeps"])
             losses[kind][s["start"], s.get("learning_rate")].append(late_loss(run))
