@@ -1,6 +1,6 @@
 """Train deep softmax classifiers by layer separation."""
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from lysep.history import History
 from lysep.methods import Method, Paper
@@ -9,7 +9,10 @@ from lysep.objective import SeparatedLoss, separated_loss
 from lysep.state import State, separate, write_back
 from lysep.training import FitResult, Progress, Status, fit, sweep
 
-__version__ = version("lysep")
+try:
+    __version__ = version("lysep")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = "0+source"
 
 __all__ = [
     "FitResult",

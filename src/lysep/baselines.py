@@ -119,11 +119,11 @@ def minimize_cross_entropy(
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer={optimizer!r} is unknown. Use one of {', '.join(map(repr, OPTIMIZERS))}.")
     history, stepper = History(COLUMNS), OPTIMIZERS[optimizer](model.parameters(), lr)
-    batches, objective = _batches(X, y, batch_size, refresh_every, seed), _Objective(model, stepper.revisits)
+    samples, objective = batches(X, y, batch_size, refresh_every, seed), _Objective(model, stepper.revisits)
     started = time.perf_counter()
     with tqdm(total=steps, disable=not progress, unit="step") as bar:
         for step in range(1, steps + 1):
-            loss, accuracy = objective.step(stepper, next(batches))
+            loss, accuracy = objective.step(stepper, next(samples))
             row = {"sweep": step, "cross_entropy": loss, "accuracy": accuracy, "seconds": time.perf_counter() - started}
             history.append(row)
             bar.set_postfix(loss=f"{loss:.3g}", accuracy=f"{accuracy:.2%}", refresh=False)
@@ -194,7 +194,7 @@ class _Objective:
         return self._known[-1]
 
 
-def _batches(X: Tensor, y: Tensor, size: int | None, refresh_every: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(X: Tensor, y: Tensor, size: int | None, refresh_every: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The samples of every step; drawn as `lysep.fit` draws them, so that the same seed means the same batches."""
     generator = torch.Generator(device="cpu").manual_seed(seed)
     while True:

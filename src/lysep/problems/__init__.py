@@ -2,7 +2,8 @@
 
 from lysep.problems.circle import circle
 from lysep.problems.digits import digits
+from lysep.problems.mnist import mnist
 from lysep.problems.networks import fnn
 from lysep.problems.split import Split
 
-__all__ = ["Split", "circle", "digits", "fnn"]
+__all__ = ["Split", "circle", "digits", "fnn", "mnist"]

@@ -8,11 +8,9 @@ from lysep.problems.split import Split
 
 
 def digits(seed: int = 0, held_out: float = 0.25) -> Split:
-    """Images of shape (1, 8, 8), pixels in [0, 1], split at random. Needs the extra: pip install 'lysep[digits]'."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError("the digits come with scikit-learn: pip install 'lysep[digits]'") from error
+    """Images of shape (1, 8, 8), pixels in [0, 1], split at random."""
+    from sklearn.datasets import load_digits  # here, because it takes a second that `import lysep` should not take
+
     data = load_digits()
     X = torch.as_tensor(data.images, dtype=torch.float64, device="cpu")[:, None] / 16.0
     y = torch.as_tensor(data.target, dtype=torch.long, device="cpu")

@@ -1,0 +1,1 @@
+"""Experiment specification → runs → tables, figures, report."""
