@@ -72,9 +72,8 @@ def _cached_or_fetched() -> dict[str, bytes]:
     failures = []
     for origin in origins():
         try:
-            raw = {
-                key: FILES[key].checked(content, f"what {origin.name} has") for key, content in origin.fetch().items()
-            }
+            content = origin.fetch()
+            raw = {key: file.checked(content[key], f"{file.name} of {origin.name}") for key, file in FILES.items()}
         except OSError as error:
             failures.append(f"{origin.name}: {error}")
         else:

@@ -34,7 +34,7 @@ class RawFile(NamedTuple):
         raw = _unzipped(content, self.size, where)
         found = hashlib.md5(raw, usedforsecurity=False).hexdigest()
         if found != self.md5:
-            raise OSError(f"{where} is not MNIST's {self.name}: the MD5 of its content is {found}, not {self.md5}.")
+            raise OSError(f"{where} is not MNIST's: the MD5 of its content is {found}, not {self.md5}.")
         return raw
 
     def values(self, raw: bytes) -> Tensor:
