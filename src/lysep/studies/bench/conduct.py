@@ -1,0 +1,127 @@
+"""The comparisons themselves: settings are chosen, seeds are run, and no run that is there already is made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+import torch
+
+from lysep.studies.bench.problems import THRESHOLDS, Problem
+from lysep.studies.bench.summary import lowest
+from lysep.studies.bench.training import Candidate, Task, train
+from lysep.studies.bench.tuning import Family, done, most_runs, tuned
+from lysep.studies.runs import Run, Store
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every family, at its best, on every problem and every one of its seeds."""
+
+    problems: Sequence[Problem]
+    families: Sequence[Family]
+
+    def cost(self) -> tuple[int, float]:
+        """Runs and seconds of training at most; runs that reach their goal end sooner."""
+        choices = [most_runs(self.families, problem) for problem in self.problems]
+        reported = [(len(self.families) * p.seeds, p.budget) for p in self.problems]
+        seconds = sum(seconds for _, seconds in choices) + sum(count * budget for count, budget in reported)
+        return sum(count for count, _ in [*choices, *reported]), seconds
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of the tables: what a family chose on a problem, and its run of every seed."""
+
+    problem: Problem
+    family: Family
+    candidate: Candidate
+    runs: Sequence[Run]
+
+
+class Runner:
+    """Does tasks, each at most once ever: a finished run is a file in the store."""
+
+    def __init__(self, store: Store, jobs: int, planned: tuple[int, float], say: Say) -> None:
+        self._store, self._jobs, self._say = store, jobs, say
+        self._planned, self._left = planned
+        self._done = 0
+
+    def __call__(self, tasks: Sequence[Task]) -> list[Run]:
+        missing = [task for task in tasks if task.specification not in self._store]
+        for task in tasks:
+            if task not in missing:
+                self._count(task)
+        if self._jobs == 1 or not missing:
+            self._do_here(missing)
+        else:
+            with ProcessPoolExecutor(self._jobs, get_context("spawn"), _one_thread) as pool:
+                for task, run in zip(missing, pool.map(train, missing), strict=True):
+                    self._keep(task, run)
+        return [run for run in (self._store.get(task.specification) for task in tasks) if run is not None]
+
+    def _do_here(self, tasks: Sequence[Task]) -> None:
+        threads = torch.get_num_threads()
+        _one_thread()
+        try:
+            for task in tasks:
+                self._keep(task, train(task))
+        finally:
+            torch.set_num_threads(threads)
+
+    def _keep(self, task: Task, run: Run) -> None:
+        self._store.save(run)
+        self._count(task)
+        self._say(
+            f"[{self._done}/{self._planned}] {task.problem.title}, {task.candidate.title}, seed {task.seed}: "
+            f"{run.outcome.ended} after {run.outcome.seconds:.2f} s at cross-entropy {lowest(run):.2g}; "
+            f"at most {duration(self._left / self._jobs)} of training left"
+        )
+
+    def _count(self, task: Task) -> None:
+        self._done += 1
+        self._left = max(0.0, self._left - task.budget)
+
+
+def compare(comparison: Comparison, runner: Callable[[Sequence[Task]], list[Run]]) -> list[Entry]:
+    """Choose and run, problem by problem. Families that chose the same share their runs."""
+    entries = []
+    for problem in comparison.problems:
+        until = min(THRESHOLDS) if problem.target is not None else None
+        chosen = tuned(comparison.families, problem, runner)
+        tasks = {
+            name: [Task(problem, candidate, seed, problem.budget, until) for seed in range(problem.seeds)]
+            for name, candidate in chosen.items()
+        }
+        runs = done(runner, [task for name in chosen for task in tasks[name]])
+        entries += [
+            Entry(problem, family, chosen[family.name], [runs[task] for task in tasks[family.name]])
+            for family in comparison.families
+        ]
+    return entries
+
+
+def shortened(comparison: Comparison) -> Comparison:
+    """A rehearsal of seconds: the first problem, two seeds, a fifteenth of the time, and few candidates."""
+    first = comparison.problems[0]
+    problem = replace(first, budget=first.budget / 15, seeds=2)
+    families = [replace(f, candidates=lambda p, f=f: f.candidates(p)[:2]) for f in comparison.families]
+    return Comparison([problem], families)
+
+
+def duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} min"
+        if seconds < 6000
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
