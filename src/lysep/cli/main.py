@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from lysep import __version__
-from lysep.cli import bench, data
+from lysep.cli import bench, data, report, reproduce
 
-_GROUPS: tuple[ModuleType, ...] = (data, bench)
+_GROUPS: tuple[ModuleType, ...] = (data, reproduce, report, bench)
 
 EXIT_FAILED = 1  # argparse exits with 2 on bad usage by itself
 EXIT_INTERRUPTED = 130  # as shells have it: 128 + SIGINT

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import lysep
 from lysep import machine
 from lysep.baselines import batches, minimize_cross_entropy
-from lysep.problems import Split, circle, digits, fnn
+from lysep.problems import Split, circle, cnn, digits, fnn, interface, mnist
 from lysep.scoring import score
 from lysep.studies.runs import Outcome, Run, Specification, Thinned
 
@@ -29,7 +29,7 @@ Watch = Callable[[int], None]
 """Called with the number of iterations done. What it raises ends the run, which is then not recorded."""
 
 
-class Interrupted(Exception):
+class RunInterruptedError(Exception):
     """Raised by a `Watch` to end a run that is not to be recorded."""
 
 
@@ -80,22 +80,29 @@ def execute(specification: Specification, watch: Watch, device: str = "cpu") -> 
 
 def load(specification: Specification) -> Split:
     """The data of a specification; `data_seed` draws them, where they are drawn."""
-    return _load(specification["problem"], specification.get("time"), specification["data_seed"])
+    problem, seed = specification["problem"], specification["data_seed"]
+    if problem not in _PROBLEMS:
+        raise ValueError(f"problem={problem!r} is unknown. Use one of {', '.join(map(repr, _PROBLEMS))}.")
+    return _PROBLEMS[problem](specification.get("time"), None if problem == "mnist" else seed)
 
 
-@lru_cache(maxsize=4)
-def _load(problem: str, slice_: float | None, seed: int) -> Split:
-    if problem == "circle":
-        return circle(seed)
-    if problem == "digits":
-        return digits(seed)
-    raise ValueError(f"problem={problem!r} is unknown.")
+# Every worker loads what it needs once.
+_PROBLEMS: dict[str, Callable[..., Split]] = {
+    "circle": lru_cache(lambda time, seed: circle(seed)),
+    "interface": lru_cache(interface),
+    "digits": lru_cache(lambda time, seed: digits(seed)),
+    "mnist": lru_cache(lambda time, seed: mnist()),
+}
 
 
 def network(specification: Specification) -> nn.Module:
     """The network of a specification, as it starts."""
-    depth, width = specification["network"]
-    return fnn(depth, width, start=specification["start"], seed=specification["seed"])
+    first, second = specification["network"]
+    start, seed = specification["start"], specification["seed"]
+    if specification["problem"] in ("circle", "interface"):
+        return fnn(first, second, start=start, seed=seed)
+    image = (1, 8, 8) if specification["problem"] == "digits" else (1, 28, 28)
+    return cnn(first, second, image=image, start=start, seed=seed)
 
 
 def _train(s: Specification, model: nn.Module, data: Split, recorder: _Recorder, device: str) -> str:

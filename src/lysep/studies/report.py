@@ -1,0 +1,158 @@
+"""One page, and its parts as Markdown, PNG and SVG: drawn from a folder of runs and from nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from lysep.studies import figures, page
+from lysep.studies.paper import ALL_TABLES, FIGURES, METHODS, SEEDS, SWEEPS, TUNING_DATA_SEED, Cell, Table
+from lysep.studies.runs import Run, Store
+from lysep.studies.tables import Row, markdown, missed, rows
+from lysep.studies.tuning import late_loss
+
+CAPTIONS = {
+    "figure1": "Figure 1: the test samples of the circle problem with their labels. The line is the true boundary.",
+    "figure2": "Figure 2: training cross-entropy and accuracy against iterations; mean over seeds, the band is one "
+    "standard deviation. Both axes of the loss are logarithmic. An iteration of L-BFGS is one of its own.",
+    "figure3": "Figure 3: test samples of the circle problem as classified by the best seed of each method (the one of "
+    "lowest training loss). Black squares are misclassified; the line is the true boundary.",
+    "figure4": "Figure 4: the solution of the Allen-Cahn equation, and the test samples as classified by the best seed "
+    "of each method on the (20,20) network. Black squares are misclassified; the line is the true interface.",
+}
+
+
+_Kind = tuple[tuple[int, int], str, int]  # network, method, iterations
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a method chose from on one network: the mean loss by start and learning rate; infinite if a run failed."""
+
+    network: tuple[int, int]
+    method: str
+    sweeps: int
+    seeds: int
+    losses: dict[tuple[str, float | None], float]
+
+
+def write_report(store: Store, out: Path) -> Path:
+    """Draw everything that the runs allow, and say what they do not. Returns the page."""
+    runs = list(store)
+    if not runs:
+        raise ValueError(f"{store.folder} holds no runs. Make some: lysep reproduce table1 --quick.")
+    out.mkdir(parents=True, exist_ok=True)
+    tables = {table: rows(table, runs) for table in ALL_TABLES}
+    shown = {table: found for table, found in tables.items() if not table.stand_in or _rows(found)}
+    sections = [page.table(table, found, notes(table, found), grids(table, runs)) for table, found in shown.items()]
+    for table, found in shown.items():
+        said = "".join(f"- {note}\n" for note in notes(table, found))
+        (out / f"{_file_name(table)}.md").write_text(f"# {table.title}\n\n{markdown(table, found)}\n{said}")
+    by_cell = {row.cell: row for found in tables.values() for row in _rows(found)}
+    sections += [_figure(name, by_cell, out) for name in FIGURES]
+    sections += [page.failures([run for run in runs if not run.ok]), page.machines(machines(runs))]
+    target = out / "index.html"
+    target.write_text(page.whole(sections))
+    return target
+
+
+def _figure(name: str, by_cell: dict[Cell, Row], out: Path) -> str:
+    figure = figures.draw(name, by_cell)
+    if figure is None:
+        return page.missing_figure(name, CAPTIONS[name], f"Not run. lysep reproduce {name} makes what it needs.")
+    for kind in ("png", "svg"):
+        figure.savefig(out / f"{name}.{kind}", dpi=160)
+    return page.figure(name, CAPTIONS[name], (out / f"{name}.svg").read_bytes())
+
+
+def _rows(found: Sequence[Row | Cell]) -> list[Row]:
+    return [row for row in found if isinstance(row, Row)]
+
+
+def _file_name(table: Table) -> str:
+    return f"{table.name}-{table.problem}" if table.stand_in else table.name
+
+
+def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
+    """What a reader must know of the rows: what they can be compared with, what was not reached, what was not run."""
+    done = _rows(found)
+    said = [_COMPARED["stand-in" if table.stand_in else "full" if table.batch_size is None else "batches"]]
+    if not table.stand_in and done:
+        worse = missed(table, found)
+        said.append(
+            f"Worse than the paper's LySep row by more than two of its standard deviations: {'; '.join(worse)}."
+            if worse
+            else "Every LySep row that was run is within two of the paper's standard deviations, or better."
+        )
+    missing = [_name(cell) for cell in found if isinstance(cell, Cell)]
+    if missing:
+        said.append(f"Not run: {'; '.join(missing)}.")
+    for what, wanted, had in (("seeds", SEEDS, _seeds), ("iterations", SWEEPS, _sweeps)):
+        fewer = Counter(had(row) for row in done if had(row) < wanted)
+        rest = ", ".join(f"{count} rows with {number:,}" for number, count in sorted(fewer.items()))
+        if rest:
+            said.append(f"Fewer {what} than the paper's {wanted:,}: {rest}.")
+    early = Counter(
+        METHODS[row.cell.method] for row in done for run in row.runs if run.outcome.sweeps < run.specification["sweeps"]
+    )
+    said += [
+        f"{count} runs of {method} ended early, because no step lowered the loss any more in floating point."
+        for method, count in early.items()
+    ]
+    return said
+
+
+_COMPARED = {
+    "full": "Training figures are those of all training samples after the last iteration, as the paper's are. A "
+    "difference is in the paper's standard deviations: below zero is better for the cross-entropy, above zero for the "
+    "accuracy. Test accuracies are ours alone; the paper prints none.",
+    "batches": "The paper records its training figures throughout the iterations, on a training subset of 1,500 images "
+    "that is replaced every 200 of them, and does not say on which images. Layer separation has auxiliary variables "
+    "for the subset alone, and scoring all 60,000 images would cost many times the iteration itself: most probably the "
+    "printed figures are those of the subset in hand, so it is the last batch that they are compared with. All "
+    "training images and the test images are shown beside it.",
+    "stand-in": "These are scikit-learn's 1,797 digits of 8 × 8 pixels in place of MNIST: a check that everything "
+    "works, nothing to compare the paper's figures with.",
+}
+
+
+def _name(cell: Cell) -> str:
+    at = "" if cell.time is None else f" t = {cell.time:g}"
+    return f"({cell.network[0]},{cell.network[1]}){at} {METHODS[cell.method]}"
+
+
+def _seeds(row: Row) -> int:
+    return row.seeds + len(row.failed)
+
+
+def _sweeps(row: Row) -> int:
+    return int(row.specification["sweeps"])
+
+
+def grids(table: Table, runs: Iterable[Run]) -> list[Grid]:
+    """What the methods chose their start and learning rate from, network by network."""
+    losses: dict[_Kind, dict[tuple[str, float | None], list[float]]] = defaultdict(lambda: defaultdict(list))
+    seeds: dict[_Kind, set[int]] = defaultdict(set)
+    for run in runs:
+        s = run.specification
+        if s["problem"] == table.problem and s["data_seed"] == TUNING_DATA_SEED:
+            first, second = s["network"]
+            kind = ((first, second), s["method"], s["sweeps"])
+            losses[kind][s["start"], s.get("learning_rate")].append(late_loss(run))
+            seeds[kind].add(s["seed"])
+    longest = {kind[:2]: kind for kind in sorted(losses, key=lambda kind: int(kind[2]))}
+    found = [(longest[key], seeds[longest[key]]) for key in _keys(table) if key in longest]
+    return [Grid(*kind, len(of), {c: mean(v) for c, v in losses[kind].items()}) for kind, of in found]
+
+
+def _keys(table: Table) -> list[tuple[tuple[int, int], str]]:
+    return list(dict.fromkeys((cell.network, cell.method) for cell in table.cells))
+
+
+def machines(runs: Iterable[Run]) -> list[tuple[str, int]]:
+    """Every machine with its versions, and how many runs it did."""
+    return Counter(json.dumps(run.machine) for run in runs).most_common()
