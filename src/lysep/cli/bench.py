@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 _ALL = ("ladder", "held-out", "cost")
@@ -61,7 +62,7 @@ def _bench(arguments: argparse.Namespace) -> None:
         print(path)
 
 
-def _positive(kind: type[int] | type[float]):
+def _positive(kind: type[int] | type[float]) -> Callable[[str], int | float]:
     def positive(text: str) -> int | float:
         value = kind(text)
         if not 0 < value < float("inf"):

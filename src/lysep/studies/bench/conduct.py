@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 
 import torch
@@ -109,8 +110,12 @@ def shortened(comparison: Comparison) -> Comparison:
     """A rehearsal of seconds: the first problem, two seeds, a fifteenth of the time, and few candidates."""
     first = comparison.problems[0]
     problem = replace(first, budget=first.budget / 15, seeds=2)
-    families = [replace(f, candidates=lambda p, f=f: f.candidates(p)[:2]) for f in comparison.families]
+    families = [replace(f, candidates=partial(_first, f.candidates)) for f in comparison.families]
     return Comparison([problem], families)
+
+
+def _first(candidates: Callable[[Problem], list[Candidate]], problem: Problem) -> list[Candidate]:
+    return candidates(problem)[:2]
 
 
 def duration(seconds: float) -> str:

@@ -23,8 +23,8 @@ from lysep.studies.bench.cost import (
     grow,
     in_turn,
 )
-from lysep.studies.bench.figures import new_figure
 from lysep.studies.bench.tables import colophon, header, row
+from lysep.studies.figures import new_figure
 from lysep.studies.runs import Outcome, Run, Store
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def measure(store: Store, say: Callable[[str], None], quick: bool) -> tuple[list
         "# What a sweep costs",
         "",
         f"One thread. A sweep of each method and a step of Adam on the circle network {NETWORK}, {SAMPLES:,} samples,",
-        f"full batch: medians of {rounds} rounds in which they take turns. All that `lysep.fit` does in a sweep is counted.",
+        f"full batch: medians of {rounds} rounds in which they take turns. All that `lysep.fit` does is counted.",
         "",
         *_ratios(store, rounds, say),
         "",
@@ -54,7 +54,7 @@ def measure(store: Store, say: Callable[[str], None], quick: bool) -> tuple[list
         "",
         f"Beyond {AT_ONCE:,} samples a pass goes through the data in batches of so many. Memory is the peak above what",
         "the process holds with data and network. Exponents are fitted to a whole row, by least squares of logarithms;",
-        "small sizes cost calls rather than arithmetic, which lowers them: the last column is of the two largest sizes.",
+        "small sizes cost calls rather than arithmetic, which lowers them: the last column is of the two largest.",
         *colophon(list(runs.values())),
     ]
     return lines, _picture(axes, runs)

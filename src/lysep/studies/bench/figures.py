@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lysep.studies.bench.conduct import Entry
 from lysep.studies.bench.problems import THRESHOLDS
 from lysep.studies.bench.summary import accuracy_at, seconds_to, spread
+from lysep.studies.figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,11 +75,3 @@ def _curves(axes: Axes, entries: Sequence[Entry]) -> None:
         finals.append(spreads[-1].median)
     best = max(finals)
     axes.set_ylim(max(0.0, best - 4.0 * max(0.01, 1.0 - best) - 0.05), min(1.0, best + 0.02))
-
-
-def new_figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'lysep[plot]'") from error
-    return Figure(figsize=(width, height), layout="constrained")

@@ -10,12 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from lysep.problems import Split, circle, digits, fnn, interface, mnist
-
-try:
-    from lysep.problems import cnn
-except ImportError:
-    cnn = None
+from lysep.problems import Split, circle, cnn, digits, fnn, interface, mnist
 
 THRESHOLDS = (3.39e-2, 1e-2, 1e-3, 1e-4)  # training cross-entropies; the first is the paper's after 10,000 iterations
 FRACTIONS = (1 / 6, 1 / 2, 1.0)  # of the budget: when held-out accuracy is read
@@ -91,7 +86,7 @@ def _digits(depth: int, budget: float) -> Problem:
     )
 
 
-LADDER = tuple(_rung(depth, budget) for depth, budget in ((3, 3), (5, 3), (10, 4), (20, 8), (50, 15), (100, 15)))
+LADDER = tuple(_rung(depth, budget) for depth, budget in ((3, 4), (5, 4), (10, 6), (20, 12), (50, 24), (100, 24)))
 
 HELD_OUT = (
     _digits(3, 6.0),

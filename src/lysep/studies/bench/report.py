@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lysep.studies.bench import cost_report, figures, tables
 from lysep.studies.bench.conduct import Comparison, Entry, Runner, Say, compare, duration, shortened
@@ -22,6 +23,9 @@ from lysep.studies.bench.tuning import (
 )
 from lysep.studies.runs import Store
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 COMPARISONS = {
     "ladder": Comparison(LADDER, (SGD, ADAM, LBFGS, MUON, PAPER_GIVEN, PAPER_BEST, FAST_GIVEN, FAST_BEST)),
     "held-out": Comparison(HELD_OUT, (ADAM, LBFGS, FAST_GIVEN, FAST_BEST)),
@@ -32,8 +36,8 @@ _HOW = [
     "One clock for all, which stands still while the one scorer scores the model, and one thread. Medians over seeds,",
     "with quartiles in brackets; a run that does not get there counts as infinite, and (7/10) says how many did. What",
     "an optimizer may choose (learning rate; PyTorch's, Xavier's or the measured start; batches) is chosen on seeds of",
-    "its own: every candidate on one seed for a third of the budget, the best two on two more. Layer separation has no",
-    "learning rate: it gets PyTorch's start, and in a row of its own the best one, chosen in the same way.",
+    "its own: every candidate on one seed for a quarter of the budget, the best two on two more. Layer separation has",
+    "no learning rate: it gets PyTorch's start, and in a row of its own the best one, chosen in the same way.",
 ]
 
 
@@ -85,7 +89,7 @@ def _resized(problem: Problem, options: Options) -> Problem:
     return replace(problem, seeds=seeds, budget=problem.budget if options.budget is None else options.budget)
 
 
-def _document(name: str, entries: Sequence[Entry]) -> tuple[list[str], figures.Figure]:
+def _document(name: str, entries: Sequence[Entry]) -> tuple[list[str], Figure]:
     budgets = ", ".join(f"{p.title} {p.budget:g} s" for p in dict.fromkeys(e.problem for e in entries))
     if name == "ladder":
         title, picture = "# Depth ladder: seconds to a training cross-entropy", figures.ladder(entries)
@@ -99,7 +103,7 @@ def _document(name: str, entries: Sequence[Entry]) -> tuple[list[str], figures.F
     return [*lines, *tables.settings(entries), *tables.failures(entries), *tables.colophon(every)], picture
 
 
-def _write(out: Path, name: str, lines: Sequence[str], picture: figures.Figure) -> list[Path]:
+def _write(out: Path, name: str, lines: Sequence[str], picture: Figure) -> list[Path]:
     document, image = out / f"{name.replace('-', '_')}.md", out / _picture_name(name)
     document.write_text("\n".join(lines))
     picture.savefig(image, dpi=150)

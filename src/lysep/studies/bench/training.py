@@ -120,10 +120,10 @@ class Recorder:
 
     def score(self, seconds: float, step: int, model: nn.Module) -> None:
         dtype = next(model.parameters()).dtype
-        scores = [
-            score(model, X.to(dtype), y) for X, y in (self._train, (self._data.X_test, self._data.y_test)) if len(y)
-        ]
-        self.rows.append((seconds, step, *scores[0], *(scores[1:] or [(math.nan, math.nan)])[0]))
+        test = self._data.X_test, self._data.y_test
+        self.rows.append(
+            (seconds, step, *(value for X, y in (self._train, test) for value in score(model, X.to(dtype), y)))
+        )
 
 
 def train(task: Task) -> Run:

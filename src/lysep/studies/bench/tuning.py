@@ -14,15 +14,15 @@ from lysep.studies.runs import Run
 
 RATES = {
     "gd": (0.1, 0.3, 1.0),
-    "momentum": (0.01, 0.03, 0.1, 0.3),
-    "adam": (1e-3, 3e-3, 1e-2, 3e-2),
+    "momentum": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+    "adam": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
     "lbfgs": (0.3, 1.0),
-    "muon": (1e-3, 3e-3, 1e-2, 3e-2),
+    "muon": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
 }
 _STARTS = ("pytorch", "xavier", "measured")
 
 _SCREEN_SEEDS, _FINAL_SEEDS = (100,), (101, 102)  # apart from those that are reported
-_SCREEN_SHARE = 1 / 3  # of the budget
+_SCREEN_SHARE = 1 / 4  # of the budget
 _FINALISTS = 2
 
 
@@ -67,7 +67,7 @@ RunAll = Callable[[Sequence[Task]], list[Run]]
 
 
 def tuned(families: Sequence[Family], problem: Problem, run_all: RunAll) -> dict[str, Candidate]:
-    """The candidate of every family: all of them on one seed for a third of the budget, the best two on two more."""
+    """The candidate of every family: all of them on one seed for a quarter of the budget, the best two on two more."""
     chosen = {f.name: f.candidates(problem) for f in families}
     for seeds, share, survivors in ((_SCREEN_SEEDS, _SCREEN_SHARE, _FINALISTS), (_FINAL_SEEDS, 1.0, 1)):
         budget = share * problem.budget
