@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -45,34 +46,37 @@ class Entry:
 
 
 class Runner:
-    """Does tasks, each at most once ever: a finished run is a file in the store."""
+    """Does tasks, each at most once ever: a finished run is a file in the store. Use it in a `with` block."""
 
     def __init__(self, store: Store, jobs: int, planned: tuple[int, float], say: Say) -> None:
         self._store, self._jobs, self._say = store, jobs, say
         self._planned, self._left = planned
         self._done = 0
+        self._threads = torch.get_num_threads()
+        self._pool = ProcessPoolExecutor(jobs, get_context("spawn"), _begin_worker) if jobs > 1 else None
+
+    def __enter__(self) -> Runner:
+        torch.set_num_threads(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        torch.set_num_threads(self._threads)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
     def __call__(self, tasks: Sequence[Task]) -> list[Run]:
         missing = [task for task in tasks if task.specification not in self._store]
         for task in tasks:
             if task not in missing:
                 self._count(task)
-        if self._jobs == 1 or not missing:
-            self._do_here(missing)
-        else:
-            with ProcessPoolExecutor(self._jobs, get_context("spawn"), _one_thread) as pool:
-                for task, run in zip(missing, pool.map(train, missing), strict=True):
-                    self._keep(task, run)
-        return [run for run in (self._store.get(task.specification) for task in tasks) if run is not None]
-
-    def _do_here(self, tasks: Sequence[Task]) -> None:
-        threads = torch.get_num_threads()
-        _one_thread()
-        try:
-            for task in tasks:
+        if self._pool is None:
+            for task in missing:
                 self._keep(task, train(task))
-        finally:
-            torch.set_num_threads(threads)
+        else:
+            running = {self._pool.submit(train, task): task for task in missing}
+            for future in as_completed(running):
+                self._keep(running[future], future.result())
+        return [run for run in (self._store.get(task.specification) for task in tasks) if run is not None]
 
     def _keep(self, task: Task, run: Run) -> None:
         self._store.save(run)
@@ -128,5 +132,6 @@ def duration(seconds: float) -> str:
     )
 
 
-def _one_thread() -> None:
+def _begin_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
     torch.set_num_threads(1)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing import get_context
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -78,7 +79,7 @@ def measured(point: Point) -> Run:
     torch.set_num_threads(1)
     data, model = circle(train=point.samples, test=1), network(point.method, point.depth, point.width)
     batch = None if point.samples <= AT_ONCE else AT_ONCE
-    before = _peak_memory()
+    before = _peak_memory(anew=True)
     seconds = rows(point.method, model, data.X_train, data.y_train, point.steps, batch)["seconds"]
     step = median(b - a for a, b in pairwise(seconds[1:]))  # the first warms up
     values = (step * point.samples / (batch or point.samples), float(_peak_memory() - before))
@@ -145,7 +146,13 @@ def rows(method: str, model: nn.Module, X: Tensor, y: Tensor, steps: int, batch:
     return lysep.fit(model, X, y, method=method, sweeps=steps, batch_size=batch, refresh_every=1).history
 
 
-def _peak_memory() -> int:
-    """Bytes, of this process since it began."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
+def _peak_memory(anew: bool = False) -> int:
+    """The most bytes that this process has held: since it began, or on Linux since it was last called with `anew`."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else 1024 * peak
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
+    kilobytes = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return 1024 * int(kilobytes)

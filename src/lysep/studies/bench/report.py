@@ -64,7 +64,8 @@ def bench(names: Sequence[str], options: Options, say: Say) -> list[Path]:
     options.out.mkdir(parents=True, exist_ok=True)
     store, written = Store(options.runs), []
     for name, comparison in comparisons.items():
-        entries = compare(comparison, Runner(store, options.jobs, costs[name], say))
+        with Runner(store, options.jobs, costs[name], say) as runner:
+            entries = compare(comparison, runner)
         lines, picture = _document(name, entries)
         written += _write(options.out, name, lines, picture)
     if "cost" in names:

@@ -34,7 +34,11 @@ class Stopwatch:
     """Seconds that were spent training: scoring and recording pause it."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock, self._spent, self._since = clock, 0.0, clock()
+        self._clock = clock
+        self.start()
+
+    def start(self) -> None:
+        self._spent, self._since = 0.0, self._clock()
 
     @property
     def seconds(self) -> float:
@@ -101,16 +105,18 @@ class Recorder:
     def __init__(self, task: Task, data: Split, watch: Stopwatch) -> None:
         self._task, self._data, self._watch = task, data, watch
         self._train = data.X_train[:_SCORED], data.y_train[:_SCORED]
-        self._next = 0.0
+        self._next, self._scored = 0.0, 0
+        self.step = 0
         self.rows: list[tuple[float, ...]] = []
         self.ended = "finished by itself"
 
     def __call__(self, step: int, model: Callable[[], nn.Module]) -> bool:
         """Whether to stop. `model` is asked for only when it is scored."""
+        self.step = step
         with self._watch.paused() as seconds:
             over = seconds >= self._task.budget
             if seconds >= self._next or over:
-                self.score(seconds, step, model())
+                self.score(seconds, model())
                 self._next = seconds * self._task.problem.spacing
             reached = bool(self.rows) and self._task.until is not None and self.rows[-1][2] <= self._task.until
             broken = bool(self.rows) and not math.isfinite(self.rows[-1][2])
@@ -118,11 +124,18 @@ class Recorder:
                 self.ended = "out of time" if over else "reached the goal" if reached else "diverged"
             return over or reached or broken
 
-    def score(self, seconds: float, step: int, model: nn.Module) -> None:
+    def finish(self, model: nn.Module) -> None:
+        """Score the end of a run that ended by itself, between two scores."""
+        with self._watch.paused() as seconds:
+            if self._scored < self.step:
+                self.score(seconds, model)
+
+    def score(self, seconds: float, model: nn.Module) -> None:
+        self._scored = self.step
         dtype = next(model.parameters()).dtype
         test = self._data.X_test, self._data.y_test
         self.rows.append(
-            (seconds, step, *(value for X, y in (self._train, test) for value in score(model, X.to(dtype), y)))
+            (seconds, self.step, *(value for X, y in (self._train, test) for value in score(model, X.to(dtype), y)))
         )
 
 
@@ -132,20 +145,17 @@ def train(task: Task) -> Run:
     dtype = next(task.problem.network(0, "pytorch").parameters()).dtype
     X, y = data.X_train.to(dtype), data.y_train
     model = _network(task)
-    _train(copy.deepcopy(model), X, y, task, lambda step, _: step == 2)  # libraries are loaded, off the clock
     recorder = Recorder(task, data, watch := Stopwatch())
-    with watch.paused():
-        recorder.score(0.0, 0, model)
+    recorder.score(0.0, model)
     try:
+        _train(copy.deepcopy(model), X, y, task, lambda step, _: step == 2)  # libraries are loaded, off the clock
+        watch.start()
         _train(model, X, y, task, recorder)
+        recorder.finish(model)
     except (ArithmeticError, RuntimeError, ValueError) as error:
-        status, ended = "failed", " ".join(f"{type(error).__name__}: {error}".split())
+        outcome = Outcome("failed", " ".join(f"{type(error).__name__}: {error}".split()), recorder.step, watch.seconds)
     else:
-        status, ended = "ok", recorder.ended
-        with watch.paused() as seconds:
-            if recorder.rows[-1][0] < seconds and ended == "finished by itself":
-                recorder.score(seconds, int(recorder.rows[-1][1]), model)
-    outcome = Outcome(status, ended, int(recorder.rows[-1][1]), watch.seconds)
+        outcome = Outcome("ok", recorder.ended, recorder.step, watch.seconds)
     where = machine.describe() | {"load": machine.load()}
     return Run(task.specification, where, COLUMNS, recorder.rows, outcome)
 
