@@ -63,7 +63,15 @@ def test_the_last_row_is_the_returned_model_by_plain_pytorch(problem):
 def test_every_row_is_the_state_of_its_sweep_by_plain_pytorch():
     seen, model, held_out = Recorder(), network(), disk(17)
     history = lysep.fit(
-        model, X, Y, sweeps=6, batch_size=20, refresh_every=2, validation=held_out, callbacks=[seen]
+        model,
+        X,
+        Y,
+        method="paper",
+        sweeps=6,
+        batch_size=20,
+        refresh_every=2,
+        validation=held_out,
+        callbacks=[seen],
     ).history
     assert [p.sweep for p in seen.seen] == history["sweep"]
     for place, progress in enumerate(seen.seen):
@@ -82,7 +90,7 @@ def test_k_sweeps_by_hand_are_a_fit_of_k_sweeps_bit_for_bit(problem):
     state = lysep.separate(problem.model, problem.X, problem.y)
     for _ in range(4):
         state = lysep.sweep(state)
-    lysep.fit(problem.model, problem.X, problem.y, sweeps=4)
+    lysep.fit(problem.model, problem.X, problem.y, method="paper", sweeps=4)
     assert same(values(state), values(problem.model))
 
 
@@ -246,7 +254,7 @@ def test_the_time_limit_ends_the_run_after_the_sweep_that_passes_it():
 
 
 def test_the_tolerance_ends_the_run_when_ten_sweeps_gain_too_little():
-    result = lysep.fit(network(), X, Y, sweeps=2000, tolerance=0.02)
+    result = lysep.fit(network(), X, Y, method="paper", sweeps=2000, tolerance=0.02)
     S = result.history["objective"]
     assert result.status is Status.TOLERANCE
     assert [S[i - 10] - S[i] < 0.02 * S[i - 10] for i in range(10, len(S))] == [False] * (len(S) - 11) + [True]
@@ -254,7 +262,7 @@ def test_the_tolerance_ends_the_run_when_ten_sweeps_gain_too_little():
 
 def test_the_tolerance_compares_sweeps_of_one_batch_only():
     """Over ten, or over all that a batch has where these are fewer; a new batch is no gain and no loss."""
-    options = {"sweeps": 30, "tolerance": 0.999999, "batch_size": 10}
+    options = {"method": "paper", "sweeps": 30, "tolerance": 0.999999, "batch_size": 10}
     check_end(lysep.fit(network(), X, Y, refresh_every=20, **options), Status.TOLERANCE, 11)
     check_end(lysep.fit(network(), X, Y, refresh_every=4, **options), Status.TOLERANCE, 4)
     check_end(lysep.fit(network(), X, Y, refresh_every=4, **options | {"tolerance": 0.0}), Status.COMPLETED, 30)
@@ -283,7 +291,7 @@ def test_a_method_that_returns_what_is_not_finite_does_not_reach_the_model():
 
 
 def test_a_model_that_overflows_at_the_start_is_returned_as_it_was():
-    result = lysep.fit(network(activation=nn.ReLU), X * 1e300, Y)
+    result = lysep.fit(network(activation=nn.ReLU), X * 1e300, Y, method="paper")
     check_end(result, Status.NON_FINITE, 0)
     assert same(values(result.model), values(network(activation=nn.ReLU)))
 
@@ -291,7 +299,8 @@ def test_a_model_that_overflows_at_the_start_is_returned_as_it_was():
 @pytest.mark.parametrize("value", [math.nan, -math.inf, 1e300], ids=["NaN", "infinite", "overflows in the model"])
 def test_a_later_batch_that_is_not_finite_keeps_the_last_good_state(value):
     samples, seen = Samples(X, Y, poison=(1 + 10, value)), Recorder()
-    result = lysep.fit(network(activation=nn.ReLU), samples, sweeps=9, batch_size=10, refresh_every=3, callbacks=[seen])
+    options = {"method": "paper", "sweeps": 9, "batch_size": 10, "refresh_every": 3, "callbacks": [seen]}
+    result = lysep.fit(network(activation=nn.ReLU), samples, **options)
     check_end(result, Status.NON_FINITE, 3, seen.seen[-1].state)
 
 

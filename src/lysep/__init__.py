@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from lysep.history import History
-from lysep.methods import Method, Paper
+from lysep.methods import Fast, Method, Paper
 from lysep.network import ModelError
 from lysep.objective import SeparatedLoss, separated_loss
 from lysep.state import State, separate, write_back
@@ -15,6 +15,7 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0+source"
 
 __all__ = [
+    "Fast",
     "FitResult",
     "History",
     "Method",

@@ -23,3 +23,18 @@ def errors(log_probs: Tensor, labels: Tensor) -> Tensor:
     """∂r_n/∂z_n = p(z_n) − α_n."""
     p = log_probs.exp()
     return p.scatter_add(1, labels[:, None], p.new_full((1, 1), -1.0).expand(len(labels), 1))
+
+
+def gains(log_probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """ρ_n = sqrt(r_n), so that Σ ρ_n² is the cross-entropy, and its gradient ∂ρ_n/∂z_n = (p(z_n) − α_n) / (2 ρ_n).
+
+    Where a sample is fitted so well that r_n is lost in the rounding of ln p, the sum of the other probabilities is
+    taken for it: r_n ≥ 1 − p, and it has all its digits.
+    """
+    label = labels[:, None]
+    slopes = log_probs.exp().scatter(1, label, 0.0)
+    others = slopes.sum(1)
+    slopes = slopes.scatter_(1, label, -others[:, None])
+    least = torch.finfo(log_probs.dtype).tiny
+    rho = torch.maximum(residuals(log_probs, labels), others).clamp_(min=least).sqrt_()
+    return rho, slopes.mul_((0.5 / rho)[:, None])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,35 +17,30 @@ from torch import Tensor, nn
 
 from lysep import head
 from lysep.arithmetic import exact
+from lysep.data import Batch
 from lysep.network import Network
-from lysep.state import State, checked, forward, separate
-from lysep.sums import squared_norm, weighted_mean
+from lysep.state import State, checked, forward, layer_by_layer, separate
+from lysep.sums import squared_norm, total, weighted_mean
 
 
-class Iterate:
-    """A State and its evaluated terms. Never changed: `with_...` returns a new one that shares what stays the same.
+class Evaluated(ABC):
+    """Parameters evaluated on samples: what the training loop reads of an iterate, whichever method runs.
 
-    Index legend: layer l = 0 … L−1 counts from the first, the head is L−1 (the paper counts 1 … L).
+    `aux[l]` is the auxiliary variable c_l; weights and biases have the head's last.
     """
 
-    def __init__(self, state: State) -> None:
-        self.network: Network = state.network
-        self.inputs, self.labels, self.sample_weight = state.inputs, state.labels, state.sample_weight
-        self.samples = float(len(self.labels)) if self.sample_weight is None else float(self.sample_weight.sum())
-        self.weights = [*state.weights, state.head_weight]
-        self.biases = [*state.biases, state.head_bias]
-        self.aux = [_columnwise(c) for c in state.aux]
-        self.norms = [layer.link.squared_norm(W) for layer, W in zip(self.network.layers, self.weights, strict=True)]
-        depth = self.network.depth
-        self.active: list[Tensor] = [torch.empty(0)] * depth
-        self.features: list[Tensor] = [torch.empty(0)] * depth
-        self.mapped: list[Tensor] = [torch.empty(0)] * depth
-        self.gaps: list[Tensor] = [torch.empty(0)] * (depth - 1)
-        self.squares = [0.0] * depth
-        for l, below in enumerate([self.inputs, *self.aux]):
-            self._set_features(l, below)
-        for l in range(depth):
-            self._set_term(l)
+    network: Network
+    inputs: Tensor
+    labels: Tensor
+    sample_weight: Tensor | None
+    weights: list[Tensor]
+    biases: list[Tensor | None]
+    aux: list[Tensor]
+
+    @property
+    def samples(self) -> float:
+        """N; with weights, their sum."""
+        return float(len(self.labels)) if self.sample_weight is None else float(self.sample_weight.sum())
 
     @property
     def state(self) -> State:
@@ -59,6 +55,91 @@ class Iterate:
             self.biases[-1],
             self.sample_weight,
         )
+
+    @property
+    @abstractmethod
+    def objective(self) -> float:
+        """S, eq. (3.4)."""
+
+    @abstractmethod
+    def scores(self) -> tuple[float, float]:
+        """Cross-entropy and accuracy of the nested network with these parameters."""
+
+    @property
+    def bound(self) -> float:
+        """C_B·sqrt(L−1)·𝓛_S of Theorems 3.1 and 4.1, never below the cross-entropy of the nested network."""
+        B, depth = self.network.lipschitz, self.network.depth
+        try:
+            constant = max(math.sqrt(2.0), 2.0 * B, 2.0 * B ** (depth - 1))
+        except OverflowError:  # steep activations, a hundred of them: a bound, but not one that says anything
+            return math.inf
+        return constant * math.sqrt(depth - 1) * self.separated_loss
+
+    @property
+    def separated_loss(self) -> float:
+        """𝓛_S = sqrt(S / N)."""
+        return math.sqrt(self.objective / self.samples)
+
+
+class Point(Evaluated):
+    """Parameters whose auxiliary variables are those of a forward pass: all gaps are zero, and S = Σ r_n².
+
+    That one forward pass is all that is evaluated, and everything is read off it.
+    """
+
+    def __init__(
+        self, network: Network, weights: Sequence[Tensor], biases: Sequence[Tensor | None], batch: Batch
+    ) -> None:
+        self.network, self.weights, self.biases = network, list(weights), list(biases)
+        self.inputs, self.labels, self.sample_weight = batch
+        self.active: list[Tensor] = []
+        self.features: list[Tensor] = []
+        outputs = []
+        for active, features, z in layer_by_layer(network, weights, biases, self.inputs):
+            self.active.append(active)
+            self.features.append(features)
+            outputs.append(z)
+        self.aux = outputs[:-1]
+        self.log_probs = head.log_probabilities(outputs[-1])
+        self.residuals = head.residuals(self.log_probs, self.labels)
+        self.total = total(self.residuals, self.sample_weight)
+        """Σ r_n, N times the cross-entropy."""
+
+    @property
+    def batch(self) -> Batch:
+        return Batch(self.inputs, self.labels, self.sample_weight)
+
+    @property
+    def objective(self) -> float:
+        return squared_norm(self.residuals, self.sample_weight)
+
+    def scores(self) -> tuple[float, float]:
+        return self.total / self.samples, accuracy(self.log_probs, self.labels, self.sample_weight)
+
+
+class Iterate(Evaluated):
+    """A State and its evaluated terms. Never changed: `with_...` returns a new one that shares what stays the same.
+
+    Index legend: layer l = 0 … L−1 counts from the first, the head is L−1 (the paper counts 1 … L).
+    """
+
+    def __init__(self, state: State) -> None:
+        self.network: Network = state.network
+        self.inputs, self.labels, self.sample_weight = state.inputs, state.labels, state.sample_weight
+        self.weights = [*state.weights, state.head_weight]
+        self.biases = [*state.biases, state.head_bias]
+        self.aux = [_columnwise(c) for c in state.aux]
+        self.norms = [layer.link.squared_norm(W) for layer, W in zip(self.network.layers, self.weights, strict=True)]
+        depth = self.network.depth
+        self.active: list[Tensor] = [torch.empty(0)] * depth
+        self.features: list[Tensor] = [torch.empty(0)] * depth
+        self.mapped: list[Tensor] = [torch.empty(0)] * depth
+        self.gaps: list[Tensor] = [torch.empty(0)] * (depth - 1)
+        self.squares = [0.0] * depth
+        for l, below in enumerate([self.inputs, *self.aux]):
+            self._set_features(l, below)
+        for l in range(depth):
+            self._set_term(l)
 
     # -- changing one block ------------------------------------------------------------------------------------------
 
@@ -119,21 +200,6 @@ class Iterate:
             floor = _times((in_objective / mantissa, -exponent), 1.0) if mantissa > 0.0 else math.inf
             floors.append(floor if c is None else max(floor, in_gap * squared_norm(c, self.sample_weight)))
         return floors
-
-    @property
-    def bound(self) -> float:
-        """C_B·sqrt(L−1)·𝓛_S of Theorems 3.1 and 4.1, never below the cross-entropy of the nested network."""
-        B, depth = self.network.lipschitz, self.network.depth
-        try:
-            constant = max(math.sqrt(2.0), 2.0 * B, 2.0 * B ** (depth - 1))
-        except OverflowError:  # steep activations, a hundred of them: a bound, but not one that says anything
-            return math.inf
-        return constant * math.sqrt(depth - 1) * self.separated_loss
-
-    @property
-    def separated_loss(self) -> float:
-        """𝓛_S = sqrt(S / N)."""
-        return math.sqrt(self.objective / self.samples)
 
     def scores(self) -> tuple[float, float]:
         """Cross-entropy and accuracy of the nested network with these parameters."""
@@ -223,8 +289,11 @@ def scores(
     """Cross-entropy, eq. (2.3), and accuracy of the nested network."""
     log_probs = head.log_probabilities(forward(network, weights, biases, inputs)[-1])
     cross_entropy = weighted_mean(head.residuals(log_probs, labels), sample_weight)
-    correct = weighted_mean((log_probs.argmax(1) == labels).double(), sample_weight)
-    return float(cross_entropy), float(correct)
+    return float(cross_entropy), accuracy(log_probs, labels, sample_weight)
+
+
+def accuracy(log_probs: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> float:
+    return float(weighted_mean((log_probs.argmax(1) == labels).double(), sample_weight))
 
 
 def _columnwise(c: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -79,12 +79,20 @@ def forward(
     network: Network, weights: Sequence[Tensor], biases: Sequence[Tensor | None], inputs: Tensor
 ) -> list[Tensor]:
     """The pre-activations of all layers, the logits last: the nested network φ(X; θ)."""
-    outputs, z = [], inputs
+    return [z for _, _, z in layer_by_layer(network, weights, biases, inputs)]
+
+
+def layer_by_layer(
+    network: Network, weights: Sequence[Tensor], biases: Sequence[Tensor | None], inputs: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The nested network from the first layer to the head: what is active below, its features, the pre-activation."""
+    z = inputs
     for layer, W, b in zip(network.layers, weights, biases, strict=True):
-        z = layer.link.map(W, layer.features(layer.activation.value(z)))
+        active = layer.activation.value(z)
+        features = layer.features(active)
+        z = layer.link.map(W, features)
         z = z if b is None else layer.link.add_bias(z, b)
-        outputs.append(z)
-    return outputs
+        yield active, features, z
 
 
 def write_back(state: State, model: nn.Module) -> None:

@@ -18,6 +18,11 @@ def squared_norm(x: Tensor, sample_weight: Tensor | None = None) -> float:
     return float(sum(torch.dot(block, block) for block in map(Tensor.double, flat.split(_BLOCK))))
 
 
+def total(values: Tensor, sample_weight: Tensor | None = None) -> float:
+    """The sum over samples in float64, each counted with its weight."""
+    return float(values.sum(dtype=torch.float64) if sample_weight is None else sample_weight @ values.double())
+
+
 def per_sample(factors: Tensor, values: Tensor) -> Tensor:
     """values_n times factors_n, in the dtype and layout of values."""
     shape = (-1, *(1 for _ in values.shape[1:]))

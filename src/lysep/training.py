@@ -20,8 +20,8 @@ from lysep.data import Batch, NonFiniteError, Source, check_classes
 from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Memory, Method, SweepLog, resolve
 from lysep.network import Network, parse, refuse_frozen
-from lysep.objective import Iterate, scores
-from lysep.state import State, checked, restart, separate_batch, write_back
+from lysep.objective import Evaluated, scores
+from lysep.state import State, checked, separate_batch, write_back
 
 
 class Status(enum.Enum):
@@ -42,14 +42,19 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True)
 class FitResult:
-    """The trained model (the one that was passed in), why the run ended, and what happened on the way."""
+    """The trained model (the one that was passed in), why the run ended, and what happened on the way.
+
+    `remarks` say what a person might not expect, such as that the method has rescaled layers before it began.
+    """
 
     model: nn.Module
     status: Status
     history: History
+    remarks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"FitResult(status={self.status.name}: {self.status.message}; {self.history!r})"
+        parts = [f"status={self.status.name}: {self.status.message}", repr(self.history), *self.remarks]
+        return f"FitResult({'; '.join(parts)})"
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ def fit(
     y: Any = None,
     *,
     sample_weight: Any = None,
-    method: str | Method = "paper",
+    method: str | Method[Any] = "fast",
     sweeps: int = 1000,
     batch_size: int | None = None,
     refresh_every: int = 200,
@@ -97,7 +102,8 @@ def fit(
     sample_weight
         One number a sample, not negative; a sample of weight 2 counts as two samples. None: all count once.
     method
-        "paper" or an instance with options, such as `lysep.Paper(step="lipschitz")`.
+        "fast", "paper" (the algorithms as published), or an instance with options, such as `lysep.Fast(start="given")`
+        or `lysep.Paper(step="lipschitz")`.
     sweeps
         How many times to update every variable once (the paper's iterations).
     batch_size
@@ -145,7 +151,8 @@ def fit(
     held_out = None if validation is None else _validation(validation, network)
     batches = _Batches(source, network, batch_size, refresh_every, seed)
     with exact(network.device):
-        start, memory = chosen.begin(Iterate(separate_batch(model, network, batches.next())))
+        given = chosen.evaluate(separate_batch(model, network, batches.next()))
+        start, memory = chosen.begin(given)
         if batch_size is None:
             check_classes(start.labels)  # of a dataset of pairs they are known only now
         run = _Run(chosen, batches, held_out, tuple(callbacks), started, time_limit, tolerance, start, memory)
@@ -155,15 +162,16 @@ def fit(
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
     status = _write_all(run.iterate.state, model, status)
-    return FitResult(model, status, run.history)
+    return FitResult(model, status, run.history, chosen.remarks(given, start))
 
 
-def sweep(state: State, method: str | Method = "paper") -> State:
+def sweep(state: State, method: str | Method[Any] = "paper") -> State:
     """One sweep: the state after it. The argument is left unchanged."""
     chosen, state = resolve(method), checked(state)
     with exact(state.network.device):
-        iterate, _, _ = chosen.sweep(*chosen.begin(Iterate(state)))
-    return iterate.state
+        iterate, _, _ = chosen.sweep(*chosen.begin(chosen.evaluate(state)))
+    after: State = iterate.state
+    return after
 
 
 def _write_all(state: State, model: nn.Module, status: Status) -> Status:
@@ -209,14 +217,14 @@ class _Run:
 
     def __init__(
         self,
-        method: Method,
+        method: Method[Any],
         batches: _Batches,
         validation: Batch | None,
         callbacks: tuple[Callback, ...],
         started: float,
         time_limit: float | None,
         tolerance: float | None,
-        start: Iterate,
+        start: Evaluated,
         memory: Memory,
     ) -> None:
         self.iterate, self._memory = start, memory
@@ -257,9 +265,9 @@ class _Run:
         return Status.COMPLETED
 
     def _refresh(self) -> None:
-        self.iterate = Iterate(restart(self.iterate.state, self._batches.next()))
+        self.iterate = self._method.renew(self.iterate, self._batches.next())
 
-    def _row(self, sweep: int, it: Iterate, log: SweepLog) -> dict[str, float]:
+    def _row(self, sweep: int, it: Evaluated, log: SweepLog) -> dict[str, float]:
         cross_entropy, accuracy = it.scores()
         row = {
             "sweep": sweep,

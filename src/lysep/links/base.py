@@ -101,6 +101,17 @@ class Link(ABC):
             total = total + G.T @ V
         return total.reshape(self.weight_shape)
 
+    def normal_equations(self, features: Tensor, factors: Tensor, grad: Tensor, bias: bool) -> tuple[Tensor, Tensor]:
+        """Σ f v vᵀ and Σ g vᵀ in float64, over samples and places; v ends with a 1 where there is a bias.
+
+        `factors` f are one number a sample, and a place where the link has several.
+        """
+        gram, moment = torch.zeros(2, dtype=torch.float64, device=features.device).unbind()
+        for V, B in self.rows(features, torch.cat([grad, factors.unsqueeze(1)], 1)):
+            v = torch.cat([V.T, V.new_ones(1, len(V))]) if bias else V.T
+            gram, moment = gram + (v * B[:, -1]) @ v.T, moment + B[:, :-1].T @ v.T
+        return gram, moment
+
     def solve(
         self, features: Tensor, gap: Tensor, ridge: float, weight: Tensor, sample_weight: Tensor | None = None
     ) -> Tensor:

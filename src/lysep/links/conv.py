@@ -61,7 +61,7 @@ class ConvLink(Link):
             patches = F.unfold(self._extend(v), self.kernel, self.dilation, self.padding, self.stride)
             yield (
                 patches.transpose(0, 1).reshape(self._patch_length, -1).T.double(),
-                b.transpose(0, 1).reshape(self.out_channels, -1).T.double(),
+                b.transpose(0, 1).reshape(b.shape[1], -1).T.double(),
             )
 
     @cached_property

@@ -23,7 +23,7 @@ from lysep.sums import squared_norm
 
 
 @dataclass(frozen=True)
-class Paper(Method):
+class Paper(Method[Iterate]):
     """Layer separation as printed: alternating minimization of S, every block in the printed order.
 
     Parameters
