@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lysep.cli import main
 from lysep.problems import circle, fnn
-from lysep.studies.bench import cost, counts, figures, own, tables, training, tuning
+from lysep.studies.bench import cost, counts, figures, own, starts, tables, training, tuning
 from lysep.studies.bench.conduct import Comparison, Entry, Runner, compare
 from lysep.studies.bench.problems import FRACTIONS, HELD_OUT, LADDER, Problem, dense
 from lysep.studies.bench.summary import accuracies, accuracy_at, lowest, seconds_to, spread
@@ -98,9 +98,9 @@ def test_a_run_ends_at_its_goal_and_when_it_diverges(monkeypatch, loss, ended):
     assert recorder.ended == ended
 
 
-@pytest.mark.parametrize("method", ["adam", "lbfgs", "muon", "paper"])
+@pytest.mark.parametrize("method", ["adam", "lbfgs", "muon", "paper", "fast"])
 def test_a_run_records_the_scores_of_the_model_as_it_was(method):
-    candidate = Candidate(method, "xavier", None if method == "paper" else 0.05)
+    candidate = Candidate(method, "xavier", None if method in ("paper", "fast") else 0.05)
     run = train(Task(replace(SMALL, spacing=1.0), candidate, 3, 0.15))
     model = small_network(3, "xavier")
     data = small_circle(3)
@@ -121,6 +121,17 @@ def test_the_curve_of_adam_is_that_of_a_plain_loop():
         F.cross_entropy(model(data.X_train), data.y_train).backward()
         adam.step()
         assert recorded[2:4] == pytest.approx(plain_scores(model, data.X_train, data.y_train), rel=1e-9)
+
+
+def test_the_measured_start_gives_every_hidden_unit_the_same_spread():
+    model, data = fnn(12, 6, start="pytorch"), circle(train=500)
+    starts.measured(model, data.X_train, data.y_train)
+    z = data.X_train
+    for module in list(model)[:-1]:
+        z = module(z)
+        if isinstance(module, nn.Linear):
+            assert torch.allclose(z.std(0, correction=0), torch.full((6,), 0.5, dtype=z.dtype), rtol=1e-6)
+            assert float(z.mean(0).abs().max()) <= 0.3 + 1e-9
 
 
 def test_settings_are_not_chosen_by_test_samples():

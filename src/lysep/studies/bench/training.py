@@ -167,7 +167,7 @@ def _train(model: nn.Module, X: torch.Tensor, y: torch.Tensor, task: Task, watch
     """Train until the watch says stop. The measured start is part of training: it looks at the data."""
     candidate = task.candidate
     if candidate.start == "measured":
-        measured(model, X[: candidate.batches.size], task.seed)
+        measured(model, X[: candidate.batches.size], y[: candidate.batches.size])
     options = {
         "batch_size": candidate.batches.size,
         "refresh_every": candidate.batches.refresh_every,
