@@ -24,6 +24,7 @@ import lysep
 from lysep import machine
 from lysep.baselines import OPTIMIZERS, minimize_cross_entropy
 from lysep.problems import circle, fnn
+from lysep.studies.bench.training import Stopwatch
 from lysep.studies.runs import Outcome, Run, Store
 
 METHODS = ("fast", "paper", "adam")
@@ -80,10 +81,10 @@ def measured(point: Point) -> Run:
     data, model = circle(train=point.samples, test=1), network(point.method, point.depth, point.width)
     batch = None if point.samples <= AT_ONCE else AT_ONCE
     before = _peak_memory(anew=True)
-    seconds = rows(point.method, model, data.X_train, data.y_train, point.steps, batch)["seconds"]
-    step = median(b - a for a, b in pairwise(seconds[1:]))  # the first warms up
+    ticks = clock_readings(point.method, model, data.X_train, data.y_train, point.steps, batch)
+    step = median(b - a for a, b in pairwise(ticks[1:]))  # the first warms up
     values = (step * point.samples / (batch or point.samples), float(_peak_memory() - before))
-    outcome = Outcome("ok", "measured", point.steps, seconds[-1])
+    outcome = Outcome("ok", "measured", point.steps, ticks[-1])
     where = machine.describe() | {"load": machine.load()}
     return Run(point.specification, where, ("seconds", "bytes"), [values], outcome)
 
@@ -123,15 +124,17 @@ def in_turn(dtype: torch.dtype, methods: Sequence[str] = METHODS, rounds: int = 
     X, y = data.X_train.to(dtype), data.y_train
     models = [network(method, *NETWORK, dtype) for method in methods]
     return [
-        [seconds_a_row(rows(m, model, X, y, _WARM_UP + _TIMED)) for m, model in zip(methods, models, strict=True)]
+        [
+            _seconds_a_step(clock_readings(m, model, X, y, _WARM_UP + _TIMED))
+            for m, model in zip(methods, models, strict=True)
+        ]
         for _ in range(rounds)
     ]
 
 
-def seconds_a_row(history: lysep.History) -> float:
+def _seconds_a_step(ticks: Sequence[float]) -> float:
     """Everything that happens in a sweep or step counts, its recording included; the first ones warm up."""
-    seconds = history["seconds"]
-    return (seconds[-1] - seconds[_WARM_UP - 1]) / (len(seconds) - _WARM_UP)
+    return (ticks[-1] - ticks[_WARM_UP - 1]) / (len(ticks) - _WARM_UP)
 
 
 def network(method: str, depth: int, width: int, dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -139,11 +142,17 @@ def network(method: str, depth: int, width: int, dtype: torch.dtype = torch.floa
     return fnn(depth, width, start=_STARTS[method], dtype=dtype)  # type: ignore[arg-type]
 
 
-def rows(method: str, model: nn.Module, X: Tensor, y: Tensor, steps: int, batch: int | None = None) -> lysep.History:
-    """So many sweeps or steps; with a batch, of new samples in each."""
+def clock_readings(
+    method: str, model: nn.Module, X: Tensor, y: Tensor, steps: int, batch: int | None = None
+) -> list[float]:
+    """After each of so many sweeps or steps; with a batch, of new samples in each."""
+    watch, ticks = Stopwatch(), list[float]()
+    options: Any = {"batch_size": batch, "refresh_every": 1, "callbacks": [lambda _: ticks.append(watch.seconds)]}
     if method in OPTIMIZERS:
-        return minimize_cross_entropy(model, X, y, method, 1e-3, steps, batch_size=batch, refresh_every=1)
-    return lysep.fit(model, X, y, method=method, sweeps=steps, batch_size=batch, refresh_every=1).history
+        minimize_cross_entropy(model, X, y, method, 1e-3, steps, **options)
+    else:
+        lysep.fit(model, X, y, method=method, sweeps=steps, **options)
+    return ticks
 
 
 def _peak_memory(anew: bool = False) -> int:

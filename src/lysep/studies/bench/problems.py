@@ -46,7 +46,7 @@ class Problem:
     gradient: Sequence[Batches] = (WHOLE,)
     lbfgs: Sequence[Batches] = (WHOLE,)
     separation: Sequence[Batches] = (WHOLE,)
-    spacing: float = 1.02
+    spacing: float = 1.03
     digest: str | None = None
 
 
@@ -86,7 +86,7 @@ def _digits(depth: int, budget: float) -> Problem:
     )
 
 
-LADDER = tuple(_rung(depth, budget) for depth, budget in ((3, 4), (5, 4), (10, 6), (20, 12), (50, 24), (100, 24)))
+LADDER = tuple(_rung(depth, budget) for depth, budget in ((3, 3), (5, 3), (10, 4), (20, 8), (50, 16), (100, 16)))
 
 HELD_OUT = (
     _digits(3, 6.0),

@@ -33,11 +33,12 @@ COMPARISONS = {
 NAMES = (*COMPARISONS, "cost")
 
 _HOW = [
-    "One clock for all, which stands still while the one scorer scores the model, and one thread. Medians over seeds,",
-    "with quartiles in brackets; a run that does not get there counts as infinite, and (7/10) says how many did. What",
-    "an optimizer may choose (learning rate; PyTorch's, Xavier's or the measured start; batches) is chosen on seeds of",
-    "its own: every candidate on one seed for a quarter of the budget, the best two on two more. Layer separation has",
-    "no learning rate: it gets PyTorch's start, and in a row of its own the best one, chosen in the same way.",
+    "One clock for all, which stands still while the one scorer scores the model: seconds of the processor, on which",
+    "each run has one thread. Medians over seeds, with quartiles in brackets; a run that does not get there counts as",
+    "infinite, and (7/10) says how many did. What an optimizer may choose (learning rate; PyTorch's, Xavier's or the",
+    "measured start; batches) is chosen on seeds of its own: every candidate on one seed for a quarter of the budget,",
+    "the best two on two more. Layer separation has no learning rate: it gets PyTorch's start, and in a row of its own",
+    "the best one, chosen in the same way.",
 ]
 
 

@@ -31,9 +31,13 @@ _FOREVER = 10**9
 
 
 class Stopwatch:
-    """Seconds that were spent training: scoring and recording pause it."""
+    """Seconds that were spent training: scoring and recording pause it.
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    They are seconds of the processor, on which a run has one thread. Where nothing else runs they are those of the wall
+    clock, and where others compute as well it is not the run that pays for it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         self._clock = clock
         self.start()
 
@@ -156,7 +160,7 @@ def train(task: Task) -> Run:
         outcome = Outcome("failed", " ".join(f"{type(error).__name__}: {error}".split()), recorder.step, watch.seconds)
     else:
         outcome = Outcome("ok", recorder.ended, recorder.step, watch.seconds)
-    where = machine.describe() | {"load": machine.load()}
+    where = machine.describe() | {"load": round(machine.load(), 2)}
     return Run(task.specification, where, COLUMNS, recorder.rows, outcome)
 
 
