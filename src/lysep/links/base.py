@@ -48,10 +48,53 @@ class KroneckerMetric:
         return torch.kron(torch.eye(self.channels, dtype=block.dtype, device=block.device), block.contiguous())
 
 
+def with_one(columns: Tensor) -> Tensor:
+    """Samples in columns, with a 1 appended to each: what a bias multiplies."""
+    return torch.cat([columns, columns.new_ones(1, columns.shape[1])])
+
+
 def _root(M: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(M)
     root: Tensor = values.clamp(min=0.0).sqrt()[:, None] * vectors.T
     return root.contiguous()
+
+
+class Regression(ABC):
+    """Σ f ‖D v − target‖² over samples and places, D the change of a link's parameters, by its sums in float64.
+
+    v are the features that an output meets, with a 1 appended where there is a bias; a D is a matrix, outputs × (inputs
+    and, for a bias, one more).
+    """
+
+    gram: Tensor
+    """Σ f v vᵀ."""
+    moment: Tensor
+    """Σ ρ δ vᵀ."""
+
+    @abstractmethod
+    def effects(self, steps: Tensor) -> Tensor:
+        """ρ Σ δ·(D v), the sum over the places of a sample, for a stack of steps D: steps × samples."""
+
+
+class PlacewiseRegression(Regression):
+    """For any link, by its own map."""
+
+    def __init__(self, link: Link, features: Tensor, delta: Tensor, rho: Tensor, factors: Tensor, bias: bool) -> None:
+        self._link, self._features, self._bias = link, features, bias
+        self._slopes = per_sample(rho, delta)
+        self.gram, self.moment = torch.zeros(2, dtype=torch.float64, device=rho.device).unbind()
+        for V, B in link.rows(features, torch.cat([self._slopes, factors.unsqueeze(1)], 1)):
+            v = with_one(V.T) if bias else V.T
+            self.gram = self.gram + (v * B[:, -1]) @ v.T
+            self.moment = self.moment + B[:, :-1].T @ v.T
+
+    def effects(self, steps: Tensor) -> Tensor:
+        link, effects = self._link, []
+        for D in steps.to(self._features.dtype):
+            change = link.map((D[:, :-1] if self._bias else D).reshape(link.weight_shape), self._features)
+            change = link.add_bias(change, D[:, -1]) if self._bias else change
+            effects.append((change * self._slopes).flatten(1).sum(1))
+        return torch.stack(effects)
 
 
 class Link(ABC):
@@ -101,16 +144,9 @@ class Link(ABC):
             total = total + G.T @ V
         return total.reshape(self.weight_shape)
 
-    def normal_equations(self, features: Tensor, factors: Tensor, grad: Tensor, bias: bool) -> tuple[Tensor, Tensor]:
-        """Σ f v vᵀ and Σ g vᵀ in float64, over samples and places; v ends with a 1 where there is a bias.
-
-        `factors` f are one number a sample, and a place where the link has several.
-        """
-        gram, moment = torch.zeros(2, dtype=torch.float64, device=features.device).unbind()
-        for V, B in self.rows(features, torch.cat([grad, factors.unsqueeze(1)], 1)):
-            v = torch.cat([V.T, V.new_ones(1, len(V))]) if bias else V.T
-            gram, moment = gram + (v * B[:, -1]) @ v.T, moment + B[:, :-1].T @ v.T
-        return gram, moment
+    def regression(self, features: Tensor, delta: Tensor, rho: Tensor, factors: Tensor, bias: bool) -> Regression:
+        """The sample-weighted regression of `fast` for this link; `factors` are one number a sample and place."""
+        return PlacewiseRegression(self, features, delta, rho, factors, bias)
 
     def solve(
         self, features: Tensor, gap: Tensor, ridge: float, weight: Tensor, sample_weight: Tensor | None = None

@@ -73,8 +73,7 @@ class Fast(Method[Point]):
     def sweep(self, iterate: Point, memory: Memory) -> tuple[Point, Memory, SweepLog]:
         log = SweepLog()
         rho, deltas = gains(iterate)
-        layers = separate(iterate, rho, deltas)
-        coupling = Coupling(iterate, rho, deltas, layers, _last_steps(memory, len(layers)))
+        coupling = Coupling(rho, separate(iterate, rho, deltas), _last_steps(memory, len(deltas)))
         damping = float(memory[_DAMPING])
         for _ in range(_MAX_TRIALS):
             steps, expected = coupling.solve(damping)

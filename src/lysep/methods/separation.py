@@ -9,13 +9,13 @@ gains, ω_n, the squared gain, takes the place of the paper's gap weight, and B 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from lysep import head
+from lysep.links.base import Regression
 from lysep.objective import Point
 from lysep.sums import per_sample
 
@@ -23,12 +23,15 @@ _RIDGE = 1e-3  # relative to the mean variance of the features; what keeps nearl
 _BIAS_RIDGE = 1e-8  # of the ridge, for the bias: features may have any mean
 _GAIN_RIDGE = 1e-3  # of the mean squared gain, for B
 _ROUNDING = 1e-13
+_SAMPLED = 700  # samples that B is made from: it may be anything, and a rough second moment does
 
 
 @dataclass(frozen=True)
 class Separated:
-    """One layer's problem, matrices in float64, and its solution D (outputs × columns)."""
+    """The problems of all layers of one shape, stacked: matrices in float64, and the solutions D (outputs × columns)."""
 
+    layers: list[int]
+    regressions: list[Regression]
     gram: Tensor
     """Σ ω v vᵀ with its ridge."""
     metric: Tensor
@@ -51,72 +54,68 @@ def gains(point: Point) -> tuple[Tensor, list[Tensor]]:
     layers = point.network.layers
     for l in reversed(range(1, len(layers))):
         pulled = layers[l].link.pull_back(point.weights[l], deltas[-1])
-        deltas.append(pulled * layers[l].activation.derivative(point.aux[l - 1], point.active[l]))
+        deltas.append(layers[l].activation.derivative(point.aux[l - 1], point.active[l]).mul_(pulled))
     return rho, deltas[::-1]
 
 
 def separate(point: Point, rho: Tensor, deltas: list[Tensor]) -> list[Separated]:
-    """Every layer's problem. Small matrices of equal size are factorized together."""
-    layers = point.network.layers
-    metrics = _by_shape(_roots, [_second_moment(delta) for delta in deltas])
-    grams, moments = [], []
-    for layer, features, delta, (_, inverse) in zip(layers, point.features, deltas, metrics, strict=True):
-        squares = _squared_gains(delta, inverse)
-        gram, moment = layer.link.normal_equations(features, squares, per_sample(rho, delta), layer.has_bias)
-        grams.append(_with_ridge(gram, layer.has_bias))
-        moments.append(moment)
-    factors = _by_shape(torch.linalg.cholesky_ex, grams)
-    separated = []
-    for (metric, inverse), gram, moment, (factor, _) in zip(metrics, grams, moments, factors, strict=True):
-        solution = -torch.cholesky_solve((inverse @ moment).T, factor).T
-        separated.append(Separated(gram, metric, moment, solution))
-    return separated
+    """Every layer's problem; layers of equal shape are solved together."""
+    return [_separate(point, rho, deltas, layers) for layers in _by_shape(point)]
+
+
+def _by_shape(point: Point) -> list[list[int]]:
+    places = defaultdict(list)
+    for l, (layer, W) in enumerate(zip(point.network.layers, point.weights, strict=True)):
+        places[len(W), W[0].numel(), layer.has_bias].append(l)
+    return list(places.values())
+
+
+def _separate(point: Point, rho: Tensor, deltas: list[Tensor], layers: list[int]) -> Separated:
+    bias = point.network.layers[layers[0]].has_bias
+    metric, root = _roots(torch.stack([_second_moment(deltas[l]) for l in layers]))
+    regressions = []
+    for l, R in zip(layers, root.to(rho.dtype).unbind(), strict=True):
+        link, delta = point.network.layers[l].link, deltas[l]
+        regressions.append(link.regression(point.features[l], delta, rho, _squared_gains(delta, R), bias))
+    gram = _with_ridge(torch.stack([regression.gram for regression in regressions]), bias)
+    moment = torch.stack([regression.moment for regression in regressions])
+    factor = torch.linalg.cholesky_ex(gram).L
+    solution = -torch.cholesky_solve((root @ (root @ moment)).mT, factor).mT
+    return Separated(layers, regressions, gram, metric, moment, solution)
 
 
 def _second_moment(delta: Tensor) -> Tensor:
-    """Σ δ δᵀ over samples and places, outputs × outputs, with its ridge."""
-    by_output = delta.transpose(0, 1).flatten(1).double()
-    M = by_output @ by_output.T
-    return M + (_GAIN_RIDGE * M.diagonal().mean()) * torch.eye(len(M), dtype=M.dtype, device=M.device)
+    """Σ δ δᵀ over places and samples, or every so many of them: outputs × outputs."""
+    every = max(1, len(delta) // _SAMPLED)
+    by_output = delta[::every].transpose(0, 1).flatten(1).double()
+    return by_output @ by_output.T
 
 
 def _roots(M: Tensor) -> tuple[Tensor, Tensor]:
-    """B = M^(1/2) and its inverse, of a stack of matrices: the B whose problem is tightest, see docs/fast.md."""
+    """B = M^(1/2), the B whose problem is tightest (docs/fast.md), and R with R R = B⁻¹; M is a stack."""
     values, vectors = torch.linalg.eigh(M)
-    values = values.clamp_(min=torch.finfo(M.dtype).tiny).sqrt_()[:, None]
-    return (vectors * values) @ vectors.mT, (vectors / values) @ vectors.mT
+    values = values.clamp_(min=0.0) + _GAIN_RIDGE * values.mean(-1, keepdim=True) + torch.finfo(M.dtype).tiny
+    scaled = vectors * values.pow(0.25)[:, None]
+    return scaled @ scaled.mT, (vectors * values.pow(-0.25)[:, None]) @ vectors.mT
 
 
-def _squared_gains(delta: Tensor, inverse: Tensor) -> Tensor:
+def _squared_gains(delta: Tensor, root: Tensor) -> Tensor:
     """ω = δᵀ B⁻¹ δ, one a sample; with several places q in a sample, ω_q = ‖δ_q‖ Σ ‖δ_q‖ with the same norm."""
-    squares: Tensor = (torch.tensordot(delta, inverse.to(delta.dtype), ([1], [0])).movedim(-1, 1) * delta).sum(1)
-    if squares.dim() == 1:
+    scaled = root @ delta.transpose(0, 1).flatten(1)
+    squares = scaled.square_().sum(0)
+    if delta.dim() == 2:
         return squares
-    norms: Tensor = squares.clamp_(min=0.0).sqrt_()
+    norms = squares.sqrt_().reshape(len(delta), *delta.shape[2:])
     return per_sample(norms.flatten(1).sum(1), norms)
 
 
 def _with_ridge(gram: Tensor, bias: bool) -> Tensor:
     """The ridge is in units of the features' variance, not of their mean, so that an offset does not drown it."""
-    diagonal = gram.diagonal() + torch.finfo(gram.dtype).tiny  # without gains there is nothing to solve
+    diagonal = gram.diagonal(dim1=1, dim2=2) + torch.finfo(gram.dtype).tiny  # without gains there is nothing to solve
     if bias:
-        variances = (diagonal[:-1] - gram[-1, :-1].square() / diagonal[-1]).clamp_(min=0.0)
-        ridge = (_RIDGE * variances.mean()).repeat(len(gram))
-        ridge[-1] *= _BIAS_RIDGE
+        variances = (diagonal[:, :-1] - gram[:, -1, :-1].square() / diagonal[:, -1:]).clamp_(min=0.0)
+        ridge = (_RIDGE * variances.mean(1, keepdim=True)).repeat(1, gram.shape[1])
+        ridge[:, -1] *= _BIAS_RIDGE
     else:
-        ridge = _RIDGE * diagonal.mean()
-    regular: Tensor = gram + (ridge + _ROUNDING * diagonal).expand(len(gram)).diag()
-    return regular
-
-
-def _by_shape(function: Callable[[Tensor], tuple[Tensor, ...]], matrices: list[Tensor]) -> list[tuple[Tensor, ...]]:
-    """A function of stacks of matrices, applied to matrices of any shapes."""
-    places = defaultdict(list)
-    for place, matrix in enumerate(matrices):
-        places[matrix.shape].append(place)
-    results: list[tuple[Tensor, ...]] = [()] * len(matrices)
-    for group in places.values():
-        found = function(torch.stack([matrices[place] for place in group]))
-        for place, result in zip(group, zip(*found, strict=True), strict=True):
-            results[place] = result
-    return results
+        ridge = _RIDGE * diagonal.mean(1, keepdim=True)
+    return gram + (ridge + _ROUNDING * diagonal).diag_embed()
