@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint bench targets clean
+.PHONY: help setup demo test test-browser lint bench targets clean
 
 help:
 	@echo "make demo     train the circle network by layer separation and by gradient descent; pictures in demo/"
 	@echo "make test     run the tests"
 	@echo "make lint     ruff and mypy --strict"
+	@echo "make test-browser  look at the report in headless Chromium, which must be there (apt-get install chromium)"
 	@echo "make bench    one sweep against one Adam step, and where the time goes"
 	@echo "make targets  the circle and digits figures of benchmarks/results (about an hour; may be stopped and continued)"
 	@echo "make setup    only create the environment in .venv"
@@ -27,6 +28,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2
+
+test-browser: setup
+	$(BIN)/python -m pytest -m browser
 
 lint: setup
 	$(BIN)/ruff check .

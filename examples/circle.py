@@ -24,7 +24,7 @@ import lysep
 from lysep.baselines import minimize_cross_entropy
 from lysep.history import History
 from lysep.problems import Split, circle, fnn
-from lysep.problems.circle import RADIUS
+from lysep.problems.pictures import draw_circle, draw_samples
 from lysep.scoring import score
 
 DEPTH, WIDTH = 20, 10
@@ -114,15 +114,10 @@ def draw_region(axes: Axes, model: nn.Module, data: Split) -> None:
     axes.imshow(
         region, extent=(-1, 1, -1, 1), origin="lower", cmap=ListedColormap(["#f3d9c9", "#cfe0f1"]), vmin=0, vmax=1
     )
-    angle = torch.linspace(0, 2 * torch.pi, 300)
-    axes.plot(RADIUS * angle.cos(), RADIUS * angle.sin(), color="0.35", linewidth=1)
-    X, labels = data.X_test, data.y_test
-    for label, color in ((0, "#c0561c"), (1, "#1f5fa8")):
-        axes.scatter(*X[labels == label].T, s=3, color=color, linewidths=0)
-    wrong = model(X).argmax(1) != labels
-    axes.scatter(*X[wrong].T, s=16, marker="s", color="black")
-    axes.set(xlim=(-1, 1), ylim=(-1, 1), xticks=(-1, 0, 1), yticks=(-1, 0, 1), aspect="equal")
-    axes.set_xlabel(f"{int(wrong.sum())} of {len(X)} misclassified", fontsize=8)
+    wrong = model(data.X_test).argmax(1) != data.y_test
+    draw_samples(axes, data.X_test, data.y_test, wrong)
+    draw_circle(axes)
+    axes.set_xlabel(f"{int(wrong.sum())} of {len(wrong)} misclassified", fontsize=8)
 
 
 def main() -> None:

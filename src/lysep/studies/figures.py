@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import torch
 
-from lysep.problems.allen_cahn import solution
-from lysep.problems.circle import RADIUS
-from lysep.studies.execute import load
+from lysep.problems.pictures import draw_circle, draw_interface, draw_samples, draw_solution
+from lysep.studies.execute import ITERATIONS_PER_STEP, load
 from lysep.studies.paper import DATA_SEED, FIGURES, METHODS, TABLES, Cell
 from lysep.studies.runs import Run
 from lysep.studies.tables import Row
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = {"paper": "#0072b2", "gd": "#d55e00", "adam": "#009e73", "lbfgs": "#cc79a7"}  # Okabe and Ito's
-_OUTSIDE, _INSIDE = "#e69f00", "#56b4e9"  # of the two classes
 
 Rows = Mapping[Cell, Row]
 
@@ -50,11 +47,9 @@ def _rows_of(name: str, rows: Rows) -> list[Row]:
 def _labels(name: str, rows: Rows) -> Figure:
     """Figure 1: labels of the test samples, and the true boundary."""
     figure = new_figure(4.2, 4.2)
-    data = load({"problem": "circle", "data_seed": DATA_SEED})
-    axes = figure.subplots()
-    _scatter(axes, data.X_test.numpy(), data.y_test.numpy(), None, 9.0)
-    _circle(axes)
-    axes.set_title("test samples and their labels", fontsize=10)
+    data, axes = load({"problem": "circle", "data_seed": DATA_SEED}), figure.subplots()
+    draw_samples(axes, data.X_test, data.y_test)
+    draw_circle(axes)
     return figure
 
 
@@ -89,23 +84,35 @@ def _count(row: Row) -> str:
 def _band(axes: Axes, row: Row, column: str, label: str) -> None:
     sweeps, means, deviations = band(row.runs, column)
     lower = [m - d for m, d in zip(means, deviations, strict=True)]
-    if column == "cross_entropy":  # on a logarithmic axis a band cannot go below zero
-        lower = [max(low, 0.1 * m) for low, m in zip(lower, means, strict=True)]
     upper = [m + d for m, d in zip(means, deviations, strict=True)]
+    if column == "accuracy":
+        upper = [min(high, 1.0) for high in upper]
+    else:  # on a logarithmic axis a band cannot go below zero
+        lower = [max(low, 0.1 * m) for low, m in zip(lower, means, strict=True)]
     colour = COLOURS[row.cell.method]
     axes.fill_between(sweeps, lower, upper, color=colour, alpha=0.18, linewidth=0)
     axes.plot(sweeps, means, color=colour, linewidth=1.6, label=label)
 
 
 def band(runs: Sequence[Run], column: str) -> tuple[list[float], list[float], list[float]]:
-    """Sweeps, means and standard deviations; a run that ended early counts with the value that it ended at."""
-    sweeps = sorted({sweep for run in runs for sweep in run.column("sweep")})
-    columns = []
-    for run in runs:
-        at, values = run.column("sweep"), run.column(column)
-        columns.append([values[max(0, bisect_right(at, sweep) - 1)] for sweep in sweeps])
+    """Iterations, means and standard deviations; a run that ended early counts with the value that it ended at."""
+    curves = [curve(run, column) for run in runs]
+    iterations = sorted({iteration for at, _ in curves for iteration in at})
+    columns = [[values[max(0, bisect_right(at, i) - 1)] for i in iterations] for at, values in curves]
     together = list(zip(*columns, strict=True))
-    return sweeps, [mean(v) for v in together], [stdev(v) if len(v) > 1 else 0.0 for v in together]
+    return iterations, [mean(v) for v in together], [stdev(v) if len(v) > 1 else 0.0 for v in together]
+
+
+def curve(run: Run, column: str) -> tuple[list[float], list[float]]:
+    """Iterations done, and the value then. Other methods than layer separation record a step's value before it."""
+    at, values = run.column("sweep"), run.column(column)
+    if run.specification["method"] != "paper":
+        step = ITERATIONS_PER_STEP.get(run.specification["method"], 1)
+        data = "train" if run.specification["batch_size"] is None else "last_batch"
+        at = [*(iteration - step for iteration in at), float(run.outcome.sweeps)]
+        values = [*values, run.outcome.scores[data][column]]
+    after_start = bisect_right(at, 0.0)  # which a logarithmic axis does not have
+    return at[after_start:], values[after_start:]
 
 
 def _circle_classification(name: str, rows: Rows) -> Figure | None:
@@ -116,12 +123,11 @@ def _circle_classification(name: str, rows: Rows) -> Figure | None:
     networks = list(dict.fromkeys(row.cell.network for row in found))
     methods = list(dict.fromkeys(row.cell.method for row in found))
     figure = new_figure(4.0 * len(methods), 4.2 * len(networks))
-    grid = figure.subplots(len(networks), len(methods), squeeze=False)
-    _blank(grid)
+    grid = _blank(figure, len(networks), len(methods))
     for row in found:
         axes = grid[networks.index(row.cell.network), methods.index(row.cell.method)]
-        _classified(axes, row, 9.0)
-        _circle(axes)
+        _classified(axes, row)
+        draw_circle(axes)
     return figure
 
 
@@ -133,31 +139,36 @@ def _interface_classification(name: str, rows: Rows) -> Figure | None:
     times = [time for time in TABLES["table2"].times if time is not None]
     methods = list(dict.fromkeys(row.cell.method for row in found))
     figure = new_figure(3.1 * len(times), 3.3 * (1 + len(methods)))
-    grid = figure.subplots(1 + len(methods), len(times), squeeze=False)
-    _blank(grid)
-    for column, time in enumerate(times):
-        _solution(grid[0, column], time)
+    grid = _blank(figure, 1 + len(methods), len(times))
+    for axes, time in zip(grid[0], times, strict=True):
+        axes.set_axis_on()
+        draw_solution(axes, time)
     for row in found:
         assert row.cell.time is not None
         axes = grid[1 + methods.index(row.cell.method), times.index(row.cell.time)]
-        _classified(axes, row, 6.0)
-        _contour(axes, row.cell.time)
+        _classified(axes, row)
+        draw_interface(axes, row.cell.time)
     return figure
 
 
-def _blank(grid: Any) -> None:
-    """Nothing where a run is missing; `_plain` puts the frame back where one is not."""
+def _blank(figure: Figure, high: int, wide: int) -> Any:
+    """Axes that show nothing, and stay so where a run is missing."""
+    grid = figure.subplots(high, wide, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
+    return grid
 
 
-def _classified(axes: Axes, row: Row, size: float) -> None:
+def _classified(axes: Axes, row: Row) -> None:
     run = row.best()
     assert run is not None  # `_rows_of` leaves out rows without runs
     data = load(run.specification)
-    predicted = np.array([int(digit) for digit in run.outcome.predictions])
-    wrong = predicted != data.y_test.numpy()
-    _scatter(axes, data.X_test.numpy(), predicted, wrong, size)
+    predicted = torch.tensor([int(digit) for digit in run.outcome.predictions])
+    wrong = predicted != data.y_test
+    axes.set_axis_on()
+    draw_samples(axes, data.X_test, predicted, wrong)
+    for points in axes.collections:
+        points.set_rasterized(True)  # a thousand shapes each would make the page heavy
     first, second = row.cell.network
     at = "" if row.cell.time is None else f", t = {row.cell.time:g}"
     axes.set_title(
@@ -165,46 +176,6 @@ def _classified(axes: Axes, row: Row, size: float) -> None:
         f"seed {run.specification['seed']}, {int(wrong.sum())} of {len(wrong)} wrong",
         fontsize=9,
     )
-
-
-def _scatter(axes: Axes, X: Any, classes: Any, wrong: Any, size: float) -> None:
-    for value, colour in ((0, _OUTSIDE), (1, _INSIDE)):
-        chosen = classes == value
-        axes.scatter(X[chosen, 0], X[chosen, 1], s=size, color=colour, linewidths=0, rasterized=True)
-    if wrong is not None:
-        axes.scatter(X[wrong, 0], X[wrong, 1], s=1.6 * size, color="black", marker="s", linewidths=0, rasterized=True)
-    _plain(axes)
-
-
-def _plain(axes: Axes) -> None:
-    axes.set_axis_on()
-    axes.set(aspect="equal", xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(color="0.6", linewidth=0.6)
-
-
-def _circle(axes: Axes) -> None:
-    angles = np.linspace(0.0, 2.0 * math.pi, 200)
-    axes.plot(RADIUS * np.cos(angles), RADIUS * np.sin(angles), color="0.15", linewidth=1.0)
-
-
-def _field(time: float) -> tuple[Any, Any]:
-    axis = np.linspace(-0.5, 0.5, 201)
-    x, y = np.meshgrid(axis, axis)
-    return axis, solution(time)(x.ravel(), y.ravel()).reshape(x.shape)
-
-
-def _contour(axes: Axes, time: float) -> None:
-    axis, u = _field(time)
-    axes.contour(axis, axis, u, levels=[0.0], colors="0.15", linewidths=1.0)
-
-
-def _solution(axes: Axes, time: float) -> None:
-    axis, u = _field(time)
-    axes.imshow(u, extent=(-0.5, 0.5, -0.5, 0.5), origin="lower", cmap="RdBu_r", vmin=-1.0, vmax=1.0)
-    axes.contour(axis, axis, u, levels=[0.0], colors="0.15", linewidths=1.0)
-    axes.set_title(f"u at t = {time:g}", fontsize=9)
-    _plain(axes)
 
 
 _FIGURES: dict[str, Callable[[str, Rows], Figure | None]] = {

@@ -21,25 +21,27 @@ _STYLE = """
   --good: #00694b; --bad: #a33d00; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --soft: #a0a0a0; --line: #3a3a3a; --paper: #161616;
   --shade: #202020; --good: #57c9a0; --bad: #f0935a; } }
-body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; max-width: 92rem; padding: 1.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.2rem; margin: 3rem 0 .75rem; }
-nav a { margin-right: 1rem; } a { color: inherit; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; }
+a { color: inherit; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .78rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .22rem .4rem; text-align: right; white-space: nowrap; }
 th { font-weight: 600; color: var(--soft); } thead tr:last-child th { border-bottom: 1px solid var(--ink); }
 th.group { text-align: center; border-bottom: 1px solid var(--line); }
 th.text, td.text { text-align: left; } tr.first td { border-top: 1px solid var(--line); }
 tr.ours td { background: var(--shade); } .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; }
 figure { margin: 0 0 1rem; } figure img { max-width: 100%; height: auto; background: #fff; padding: .5rem;
   box-sizing: border-box; border-radius: 4px; }
-figcaption, .notes { color: var(--soft); max-width: 62rem; } .notes { padding-left: 1.2rem; font-size: .88rem; }
+figcaption, .notes { color: var(--soft); max-width: 66rem; } .notes { padding-left: 1.2rem; font-size: .88rem; }
 .absent { border: 1px dashed var(--line); padding: .75rem 1rem; } .warn { color: var(--bad); font-weight: 600; }
 details { margin: .75rem 0; } summary { cursor: pointer; } td.chosen { font-weight: 700; }
 """
 
 
-def whole(sections: Iterable[str]) -> str:
+def whole(glance: Iterable[tuple[str, str, str]], sections: Iterable[str]) -> str:
+    """All of it; `glance` has a section, its title, and what there is to say of it in a line."""
+    lines = "".join(f'<li><a href="#{at}">{escape(title)}</a>: {escape(said)}</li>' for at, title, said in glance)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -54,6 +56,7 @@ def whole(sections: Iterable[str]) -> str:
 <p>Section 5 of Y. Liu, M. K. Ng and Y. Gu, <i>A Layer Separation Optimization Framework for Cross-Entropy Training in
 Deep Learning</i>, beside what <code>lysep reproduce</code> reached. Every figure is the mean ± one standard deviation
 over seeds. Drawn from run files by <code>lysep report</code>.</p>
+<ul>{lines}</ul>
 {"".join(sections)}
 </body>
 </html>
@@ -65,7 +68,7 @@ def table(table: Table, found: Sequence[Row | Cell], notes: Sequence[str], grids
     body = "".join(_row(table, row, _begins(found, place)) for place, row in enumerate(found))
     said = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return (
-        f'<section id="{table.name}"><h2>{escape(table.title)}</h2>{warning}<div class="wide"><table>{_heads(table)}'
+        f'<section id="{table.slug}"><h2>{escape(table.title)}</h2>{warning}<div class="wide"><table>{_heads(table)}'
         f'<tbody>{body}</tbody></table></div><ul class="notes">{said}</ul>{_grids(grids)}</section>\n'
     )
 
@@ -88,13 +91,17 @@ def _heads(table: Table) -> str:
 
 
 def _side(name: str) -> str:
-    return ' class="text"' if name in ("method", "start") or name.startswith("(") else ""
+    return ' class="text"' if name == "method" or name.startswith(("(", "start")) else ""
 
 
 def _row(table: Table, row: Row | Cell, begins: bool) -> str:
     method = (row.cell if isinstance(row, Row) else row).method
     classes = " ".join(name for name, holds in (("first", begins), ("ours", method == "paper")) if holds)
-    cells = "".join(_entry(entry, head.name) for entry, head in zip(entries(table, row), heads(table), strict=True))
+    names = [head.name for head in heads(table)]
+    found = entries(table, row)
+    if not begins:  # the place is said once
+        found[: names.index("method")] = [Entry("")] * names.index("method")
+    cells = "".join(_entry(entry, name) for entry, name in zip(found, names, strict=True))
     return f'<tr class="{classes}">{cells}</tr>'
 
 
@@ -115,7 +122,7 @@ def _grids(grids: Sequence[Grid]) -> str:
 
 
 def _grid(grid: Grid) -> str:
-    starts = list(dict.fromkeys(start for start, _ in grid.losses))
+    starts = sorted({start for start, _ in grid.losses})
     rates = sorted({rate for _, rate in grid.losses}, key=lambda rate: rate or 0.0)
     lowest = min(grid.losses, key=grid.losses.__getitem__)
     top = "".join(f"<th>{'loss' if rate is None else f'{rate:g}'}</th>" for rate in rates)
@@ -162,11 +169,12 @@ def _first_words(caption: str) -> str:
 
 def failures(runs: Sequence[Run]) -> str:
     """Every run that failed, with its error: none is left out silently."""
+    failed = [run for run in runs if not run.ok]
     lines = "".join(
-        f"<li>{escape(json.dumps(dict(run.specification)))}: {escape(run.outcome.ended)}</li>" for run in runs
+        f"<li>{escape(json.dumps(dict(run.specification)))}: {escape(run.outcome.ended)}</li>" for run in failed
     )
-    told = f"{len(runs)} runs failed, those to tune by included." if runs else "No run failed."
-    more = f"<details><summary>Which, and why</summary><ul>{lines}</ul></details>" if runs else ""
+    told = f"{len(failed)} of {len(runs)} runs, those to tune by included."
+    more = f"<details><summary>Which, and why</summary><ul>{lines}</ul></details>" if failed else ""
     return f'<section id="failures"><h2>Failed runs</h2><p>{told}</p>{more}</section>\n'
 
 

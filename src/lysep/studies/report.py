@@ -51,12 +51,12 @@ def write_report(store: Store, out: Path) -> Path:
     sections = [page.table(table, found, notes(table, found), grids(table, runs)) for table, found in shown.items()]
     for table, found in shown.items():
         said = "".join(f"- {note}\n" for note in notes(table, found))
-        (out / f"{_file_name(table)}.md").write_text(f"# {table.title}\n\n{markdown(table, found)}\n{said}")
+        (out / f"{table.slug}.md").write_text(f"# {table.title}\n\n{markdown(table, found)}\n{said}")
     by_cell = {row.cell: row for found in tables.values() for row in _rows(found)}
     sections += [_figure(name, by_cell, out) for name in FIGURES]
-    sections += [page.failures([run for run in runs if not run.ok]), page.machines(machines(runs))]
+    sections += [page.failures(runs), page.machines(machines(runs))]
     target = out / "index.html"
-    target.write_text(page.whole(sections))
+    target.write_text(page.whole([_glance(table, found) for table, found in shown.items()], sections))
     return target
 
 
@@ -73,8 +73,16 @@ def _rows(found: Sequence[Row | Cell]) -> list[Row]:
     return [row for row in found if isinstance(row, Row)]
 
 
-def _file_name(table: Table) -> str:
-    return f"{table.name}-{table.problem}" if table.stand_in else table.name
+def _glance(table: Table, found: Sequence[Row | Cell]) -> tuple[str, str, str]:
+    done = _rows(found)
+    seeds = sorted({row.seeds for row in done})
+    each = f", {_range(seeds)} seeds each" if done else ""
+    failed = sum(len(row.failed) for row in done)
+    return table.slug, table.title, f"{len(done)} of {len(found)} rows run{each}; failed runs: {failed}"
+
+
+def _range(values: Sequence[int]) -> str:
+    return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
 
 
 def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
@@ -88,7 +96,7 @@ def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
             if worse
             else "Every LySep row that was run is within two of the paper's standard deviations, or better."
         )
-    missing = [_name(cell) for cell in found if isinstance(cell, Cell)]
+    missing = _missing(found)
     if missing:
         said.append(f"Not run: {'; '.join(missing)}.")
     for what, wanted, had in (("seeds", SEEDS, _seeds), ("iterations", SWEEPS, _sweeps)):
@@ -103,7 +111,7 @@ def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
         f"{count} runs of {method} ended early, because no step lowered the loss any more in floating point."
         for method, count in early.items()
     ]
-    return said
+    return [*said, *table.remarks]
 
 
 _COMPARED = {
@@ -120,9 +128,21 @@ _COMPARED = {
 }
 
 
-def _name(cell: Cell) -> str:
-    at = "" if cell.time is None else f" t = {cell.time:g}"
-    return f"({cell.network[0]},{cell.network[1]}){at} {METHODS[cell.method]}"
+def _missing(found: Sequence[Row | Cell]) -> list[str]:
+    """What was not run, a network and time slice at a time."""
+    methods: dict[str, list[str]] = defaultdict(list)
+    missing: dict[str, list[str]] = defaultdict(list)
+    for row in found:
+        cell = row.cell if isinstance(row, Row) else row
+        at = "" if cell.time is None else f" at t = {cell.time:g}"
+        place = f"({cell.network[0]},{cell.network[1]}){at}"
+        methods[place].append(cell.method)
+        if isinstance(row, Cell):
+            missing[place].append(cell.method)
+    return [
+        place if names == methods[place] else f"{place}: {' and '.join(METHODS[name] for name in names)}"
+        for place, names in missing.items()
+    ]
 
 
 def _seeds(row: Row) -> int:

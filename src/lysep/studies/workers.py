@@ -163,5 +163,5 @@ def _probe(specification: dict[str, Any]) -> float:
         return 0.0
     seconds, at = run.column("seconds"), run.column("sweep")
     if len(at) < 2:  # it failed at once: so will the run
-        return 0.0
+        return 1e-6
     return (seconds[-1] - seconds[0]) / (at[-1] - at[0])
