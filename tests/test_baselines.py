@@ -13,7 +13,7 @@ from lysep.problems import circle, fnn
 from lysep.scoring import score
 from small import plain_scores, same
 
-RATES = {"gd": 0.1, "momentum": 0.05, "adam": 0.01, "lbfgs": 1.0, "muon": 0.01}
+RATES = {"gd": 0.1, "momentum": 0.05, "adam": 0.01, "lbfgs": 1.0, "lbfgs-single": 1.0, "muon": 0.01}
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -113,7 +113,7 @@ def test_lbfgs_by_single_iterations_is_pytorchs_own_and_evaluates_no_point_twice
     data, ours = circle(train=200), fnn(3, 6, start="pytorch")
     theirs, seen = copy.deepcopy(ours), []
     ours.register_forward_hook(lambda *_: seen.append([p.detach().clone() for p in ours.parameters()]))
-    minimize_cross_entropy(ours, data.X_train, data.y_train, "lbfgs", 1.0, steps=15)
+    minimize_cross_entropy(ours, data.X_train, data.y_train, "lbfgs-single", 1.0, steps=15)
 
     def closure():
         theirs.zero_grad()
@@ -131,6 +131,6 @@ def test_lbfgs_remembers_nothing_of_an_earlier_batch():
     data, model, seen = circle(train=200), fnn(3, 6, start="pytorch"), []
     model.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
     options = {"batch_size": 50, "refresh_every": 1}
-    history = minimize_cross_entropy(model, data.X_train, data.y_train, "lbfgs", 1.0, 5, **options)
+    history = minimize_cross_entropy(model, data.X_train, data.y_train, "lbfgs-single", 1.0, 5, **options)
     firsts = [X for place, X in enumerate(seen) if place == 0 or X is not seen[place - 1]]
     assert len(firsts) == len(history) == 5

@@ -98,7 +98,7 @@ def test_a_run_ends_at_its_goal_and_when_it_diverges(monkeypatch, loss, ended):
     assert recorder.ended == ended
 
 
-@pytest.mark.parametrize("method", ["adam", "lbfgs", "muon", "paper", "fast"])
+@pytest.mark.parametrize("method", ["adam", "lbfgs-single", "muon", "paper", "fast"])
 def test_a_run_records_the_scores_of_the_model_as_it_was(method):
     candidate = Candidate(method, "xavier", None if method in ("paper", "fast") else 0.05)
     run = train(Task(replace(SMALL, spacing=1.0), candidate, 3, 0.15))

@@ -43,14 +43,14 @@ class Stepper:
 MakeStepper = Callable[[Iterable[nn.Parameter], float], Stepper]
 
 
-def _lbfgs(parameters: Iterable[nn.Parameter], lr: float) -> Stepper:
-    # One iteration a step, so that a run can be looked at, and ended, after each. The line search may take all of the
-    # evaluations that PyTorch allows it, and it alone decides when there is nothing to gain: no tolerances.
+def _lbfgs(parameters: Iterable[nn.Parameter], lr: float, max_iter: int, max_eval: int) -> Stepper:
+    # PyTorch's tolerances would end a step early and the next one would begin with the same; without them the line
+    # search alone decides.
     lbfgs = torch.optim.LBFGS(
         parameters,
         lr,
-        max_iter=1,
-        max_eval=1 + _LINE_SEARCH,
+        max_iter=max_iter,
+        max_eval=max_eval,
         history_size=20,
         line_search_fn="strong_wolfe",
         tolerance_grad=0.0,
@@ -75,10 +75,14 @@ OPTIMIZERS: dict[str, MakeStepper] = {
         torch.optim.SGD(parameters, lr=lr, momentum=0.9, nesterov=True, fused=True)
     ),
     "adam": lambda parameters, lr: Stepper(torch.optim.Adam(parameters, lr=lr, fused=True)),
-    "lbfgs": _lbfgs,
+    "lbfgs": lambda parameters, lr: _lbfgs(parameters, lr, max_iter=20, max_eval=25),  # PyTorch's defaults
+    "lbfgs-single": lambda parameters, lr: _lbfgs(parameters, lr, max_iter=1, max_eval=1 + _LINE_SEARCH),
     "muon": _muon,
 }
-"""By name, as a function of parameters and learning rate. A step of "lbfgs" is an iteration with its line search."""
+"""By name, as a function of parameters and learning rate. A step of "lbfgs" is up to twenty iterations.
+
+One of "lbfgs-single" is a single iteration, so that a run can be looked at after each; it costs no more than before.
+"""
 
 
 @dataclass(frozen=True)

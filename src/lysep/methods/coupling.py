@@ -33,9 +33,7 @@ class Coupling:
             directions = _directions(problem, last)
             group = torch.tensor([self._group[l] for l in problem.layers], device=rho.device)
             charges.index_add_(2, group, _charges(problem, directions))
-            for l, regression, of_layer in zip(
-                problem.layers, problem.regressions, directions.unbind(1), strict=True
-            ):
+            for l, regression, of_layer in zip(problem.layers, problem.regressions, directions.unbind(1), strict=True):
                 self._directions[l] = of_layer
                 C[self._group[l]] += regression.effects(of_layer)
         C = (C / rho).flatten(0, 1).double()

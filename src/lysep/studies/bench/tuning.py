@@ -16,7 +16,7 @@ RATES = {
     "gd": (0.3, 1.0),
     "momentum": (0.01, 0.03, 0.1, 0.3),
     "adam": (1e-3, 3e-3, 1e-2, 3e-2),
-    "lbfgs": (0.3, 1.0),
+    "lbfgs-single": (0.3, 1.0),
     "muon": (3e-3, 1e-2, 3e-2, 1e-1),
 }
 _STARTS = ("pytorch", "xavier", "measured")
@@ -37,7 +37,7 @@ class Family:
 
 def _optimizers(*methods: str) -> Callable[[Problem], list[Candidate]]:
     def candidates(problem: Problem) -> list[Candidate]:
-        schedules = problem.lbfgs if methods == ("lbfgs",) else problem.gradient
+        schedules = problem.lbfgs if methods == ("lbfgs-single",) else problem.gradient
         return [
             Candidate(method, start, rate, batches)
             for method in methods
@@ -55,7 +55,7 @@ def _separation(method: str, starts: Sequence[str]) -> Callable[[Problem], list[
 
 
 ADAM = Family("Adam", False, _optimizers("adam"))
-LBFGS = Family("L-BFGS", False, _optimizers("lbfgs"))
+LBFGS = Family("L-BFGS", False, _optimizers("lbfgs-single"))
 SGD = Family("SGD", False, _optimizers("gd", "momentum"))
 MUON = Family("Muon", False, _optimizers("muon"))
 PAPER_GIVEN = Family("paper, PyTorch's start", True, _separation("paper", ("pytorch",)))
