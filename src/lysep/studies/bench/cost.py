@@ -10,6 +10,7 @@ import math
 import resource
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing import get_context
@@ -31,7 +32,8 @@ METHODS = ("fast", "paper", "adam")
 NETWORK, SAMPLES = (20, 10), 3000
 AT_ONCE = 100_000  # samples; beyond, a pass goes through the data in batches of so many
 
-_WARM_UP, _TIMED, _ROUNDS = 10, 30, 7
+ROUNDS = 11
+_WARM_UP, _TIMED = 2, 10
 _STARTS = {"paper": "separation", "fast": "pytorch", "adam": "xavier"}
 
 
@@ -90,8 +92,8 @@ def measured(point: Point) -> Run:
 
 
 def in_a_process_of_its_own(point: Point) -> Run:
-    with get_context("spawn").Pool(1) as pool:
-        return pool.apply(measured, (point,))
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(measured, point).result()
 
 
 def grow(points: Sequence[Point], store: Store, say: Callable[[str], None]) -> dict[Point, Run]:
@@ -118,22 +120,16 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     return moment / sum((a - x_mean) ** 2 for a in x)
 
 
-def in_turn(dtype: torch.dtype, methods: Sequence[str] = METHODS, rounds: int = _ROUNDS) -> list[list[float]]:
+def in_turn(dtype: torch.dtype, methods: Sequence[str] = METHODS, rounds: int = ROUNDS) -> list[list[float]]:
     """Seconds of a sweep or step, a row a round: the methods take turns, since a machine's speed wanders."""
     data = circle(train=SAMPLES, test=1)
     X, y = data.X_train.to(dtype), data.y_train
-    models = [network(method, *NETWORK, dtype) for method in methods]
-    return [
-        [
-            _seconds_a_step(clock_readings(m, model, X, y, _WARM_UP + _TIMED))
-            for m, model in zip(methods, models, strict=True)
-        ]
-        for _ in range(rounds)
-    ]
+    return [[_seconds_a_step(method, X, y) for method in methods] for _ in range(rounds)]
 
 
-def _seconds_a_step(ticks: Sequence[float]) -> float:
-    """Everything that happens in a sweep or step counts, its recording included; the first ones warm up."""
+def _seconds_a_step(method: str, X: Tensor, y: Tensor) -> float:
+    """Of the sweeps or steps after the first few of a run: whatever happens in them counts, recording included."""
+    ticks = clock_readings(method, network(method, *NETWORK, X.dtype), X, y, _WARM_UP + _TIMED)
     return (ticks[-1] - ticks[_WARM_UP - 1]) / (len(ticks) - _WARM_UP)
 
 

@@ -16,6 +16,7 @@ from lysep.studies.bench.cost import (
     AXES,
     METHODS,
     NETWORK,
+    ROUNDS,
     SAMPLES,
     Axis,
     Point,
@@ -36,7 +37,7 @@ _NAMES = {"adam": "Adam step"}
 def measure(store: Store, say: Callable[[str], None], quick: bool) -> tuple[list[str], Figure]:
     """Everything about cost: the lines of its document, and its picture."""
     axes = [replace(axis, sizes=axis.sizes[:2]) for axis in AXES] if quick else list(AXES)
-    rounds = 2 if quick else 7
+    rounds = 2 if quick else ROUNDS
     lines = [
         "# What a sweep costs",
         "",

@@ -79,13 +79,13 @@ def rates(width: int, samples: int, dtype: torch.dtype) -> Rates:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Seconds a call, the best of several rounds: a rate is what the machine can do."""
+    """Processor seconds a call, the best of several rounds: a rate is what the machine can do."""
     call()
     times = []
     for _ in range(_ROUNDS):
-        calls, started = 0, time.perf_counter()
-        while time.perf_counter() - started < _SECONDS:
+        calls, started = 0, time.process_time()
+        while time.process_time() - started < _SECONDS:
             call()
             calls += 1
-        times.append((time.perf_counter() - started) / calls)
+        times.append((time.process_time() - started) / calls)
     return min(times)
