@@ -19,9 +19,10 @@ from lysep.links.base import Regression
 from lysep.objective import Point
 from lysep.sums import per_sample
 
-_RIDGE = 1e-3  # relative to the mean variance of the features; what keeps nearly dependent features from running away
+_RIDGE = 1e-4  # relative to the mean variance of the features; what keeps nearly dependent features from running away
+_DAMPED = 0.3
 _BIAS_RIDGE = 1e-8  # of the ridge, for the bias: features may have any mean
-_GAIN_RIDGE = 1e-3  # of the mean squared gain, for B
+_GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
 _ROUNDING = 1e-13
 _SAMPLED = 700  # samples that B is made from: it may be anything, and a rough second moment does
 
@@ -58,9 +59,9 @@ def gains(point: Point) -> tuple[Tensor, list[Tensor]]:
     return rho, deltas[::-1]
 
 
-def separate(point: Point, rho: Tensor, deltas: list[Tensor]) -> list[Separated]:
+def separate(point: Point, rho: Tensor, deltas: list[Tensor], damping: float) -> list[Separated]:
     """Every layer's problem; layers of equal shape are solved together."""
-    return [_separate(point, rho, deltas, layers) for layers in _by_shape(point)]
+    return [_separate(point, rho, deltas, layers, _RIDGE + _DAMPED * damping) for layers in _by_shape(point)]
 
 
 def _by_shape(point: Point) -> list[list[int]]:
@@ -70,14 +71,14 @@ def _by_shape(point: Point) -> list[list[int]]:
     return list(places.values())
 
 
-def _separate(point: Point, rho: Tensor, deltas: list[Tensor], layers: list[int]) -> Separated:
+def _separate(point: Point, rho: Tensor, deltas: list[Tensor], layers: list[int], ridge: float) -> Separated:
     bias = point.network.layers[layers[0]].has_bias
     metric, root = _roots(torch.stack([_second_moment(deltas[l]) for l in layers]))
     regressions = []
     for l, R in zip(layers, root.to(rho.dtype).unbind(), strict=True):
         link, delta = point.network.layers[l].link, deltas[l]
         regressions.append(link.regression(point.features[l], delta, rho, _squared_gains(delta, R), bias))
-    gram = _with_ridge(torch.stack([regression.gram for regression in regressions]), bias)
+    gram = _with_ridge(torch.stack([regression.gram for regression in regressions]), ridge, bias)
     moment = torch.stack([regression.moment for regression in regressions])
     factor = torch.linalg.cholesky_ex(gram).L
     solution = -torch.cholesky_solve((root @ (root @ moment)).mT, factor).mT
@@ -109,13 +110,13 @@ def _squared_gains(delta: Tensor, root: Tensor) -> Tensor:
     return per_sample(norms.flatten(1).sum(1), norms)
 
 
-def _with_ridge(gram: Tensor, bias: bool) -> Tensor:
+def _with_ridge(gram: Tensor, ridge: float, bias: bool) -> Tensor:
     """The ridge is in units of the features' variance, not of their mean, so that an offset does not drown it."""
     diagonal = gram.diagonal(dim1=1, dim2=2) + torch.finfo(gram.dtype).tiny  # without gains there is nothing to solve
     if bias:
         variances = (diagonal[:, :-1] - gram[:, -1, :-1].square() / diagonal[:, -1:]).clamp_(min=0.0)
-        ridge = (_RIDGE * variances.mean(1, keepdim=True)).repeat(1, gram.shape[1])
-        ridge[:, -1] *= _BIAS_RIDGE
+        added = (ridge * variances.mean(1, keepdim=True)).repeat(1, gram.shape[1])
+        added[:, -1] *= _BIAS_RIDGE
     else:
-        ridge = _RIDGE * diagonal.mean(1, keepdim=True)
-    return gram + (ridge + _ROUNDING * diagonal).diag_embed()
+        added = ridge * diagonal.mean(1, keepdim=True)
+    return gram + (added + _ROUNDING * diagonal).diag_embed()
