@@ -290,6 +290,14 @@ def test_families_that_choose_the_same_share_their_runs():
     assert Comparison([SMALL], families).cost() == (4, 4.0)
 
 
+def test_families_take_turns_seed_by_seed():
+    slow, quick = Candidate("adam", "pytorch", 2.0), Candidate("adam", "pytorch", 1.0)
+    families = [Family("A", True, lambda p: [slow]), Family("B", True, lambda p: [quick])]
+    asked = []
+    compare(Comparison([SMALL], families), lambda tasks: asked.extend(tasks) or list(map(seconds_by_rate, tasks)))
+    assert [(task.seed, task.candidate) for task in asked] == [(0, slow), (0, quick), (1, slow), (1, quick)]
+
+
 # -- tables and pictures -----------------------------------------------------------------------------------------------
 
 OURS, THEIRS = Family("ours", True, lambda p: []), Family("theirs", False, lambda p: [])

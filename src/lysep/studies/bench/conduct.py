@@ -93,7 +93,10 @@ class Runner:
 
 
 def compare(comparison: Comparison, runner: Callable[[Sequence[Task]], list[Run]]) -> list[Entry]:
-    """Choose and run, problem by problem. Families that chose the same share their runs."""
+    """Choose and run, problem by problem. Families that chose the same share their runs.
+
+    They take turns, seed by seed: a machine that gets slower, or busier, does so for all of them.
+    """
     entries = []
     for problem in comparison.problems:
         until = min(THRESHOLDS) if problem.target is not None else None
@@ -102,7 +105,8 @@ def compare(comparison: Comparison, runner: Callable[[Sequence[Task]], list[Run]
             name: [Task(problem, candidate, seed, problem.budget, until) for seed in range(problem.seeds)]
             for name, candidate in chosen.items()
         }
-        runs = done(runner, [task for name in chosen for task in tasks[name]])
+        in_turn = [task for of_seed in zip(*tasks.values(), strict=True) for task in of_seed]
+        runs = done(runner, in_turn)
         entries += [
             Entry(problem, family, chosen[family.name], [runs[task] for task in tasks[family.name]])
             for family in comparison.families
