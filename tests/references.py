@@ -285,3 +285,113 @@ def stacked_solution(layer, W, bias, c, below, ridge):
     units = torch.where(units > 0.0, units, 1.0)
     change = torch.linalg.lstsq(A / units, missing[:, None], driver="gelsd").solution[:, 0] / units
     return W + change.reshape(W.shape)
+
+
+# -- local gain --------------------------------------------------------------------------------------------------------
+
+
+def outputs_of(layers, weights, biases, X):
+    """Pre-activations of all layers as columns, in one graph."""
+    outputs, z = [], columns(X)
+    for layer, W, b in zip(layers, weights, biases, strict=True):
+        z = layer.kernel_matrix(W) @ layer.features(z)
+        z = z if b is None else z + layer.bias_column(b, len(z))
+        outputs.append(z)
+    return outputs
+
+
+def root_losses(logits, y):
+    """ρ_n = sqrt(r_n)."""
+    return (torch.logsumexp(logits, 0) - logits[y, torch.arange(len(y))]).sqrt()
+
+
+def local_gains(layers, weights, biases, X, y):
+    """ρ and, by autograd, its gradient in what every layer produces."""
+    outputs = outputs_of(layers, [W.clone().requires_grad_() for W in weights], biases, X)
+    rho = root_losses(outputs[-1], y)
+    return rho.detach(), torch.autograd.grad(rho.sum(), outputs)
+
+
+def regressors(layer, W, bias, below):
+    """The v of every place and sample: columns × places × samples."""
+    rows = []
+    for i in range(W[0].numel()):
+        kernel = torch.zeros_like(W)
+        kernel[0].view(-1)[i] = 1.0
+        image = layer.kernel_matrix(kernel) @ layer.features(below)
+        rows.append(image[: len(image) // len(W)])
+    return torch.stack(rows if bias is None else [*rows, torch.ones_like(rows[0])])
+
+
+@dataclass
+class LocalProblem:
+    """One layer's weighted regression, entry by entry: v (c, p, n), gains (o, p, n), factors (p, n), B, ridge, D."""
+
+    v: torch.Tensor
+    delta: torch.Tensor
+    factors: torch.Tensor
+    B: torch.Tensor
+    ridge: torch.Tensor
+    solution: torch.Tensor
+
+
+def local_problem(layer, W, bias, below, delta, rho, ridge, bias_ridge, gain_ridge):
+    v = regressors(layer, W, bias, below)
+    delta = delta.reshape(len(W), *v.shape[1:])
+    M = torch.einsum("apn,bpn->ab", delta, delta)
+    values, vectors = torch.linalg.eigh(M)
+    B = vectors @ (values.clamp(min=0.0) + gain_ridge * values.clamp(min=0.0).mean()).sqrt().diag() @ vectors.T
+    norms = torch.einsum("apn,ab,bpn->pn", delta, torch.linalg.inv(B), delta).sqrt()
+    factors = norms * norms.sum(0)
+    squares = torch.einsum("cpn,pn->c", v**2, factors)
+    if bias is not None:
+        means = torch.einsum("cpn,pn->c", v[:-1], factors) / factors.sum()
+        variance = (squares[:-1] - means**2 * factors.sum()).mean()
+        added = torch.cat([ridge * variance.repeat(len(v) - 1), bias_ridge * ridge * variance[None]])
+    else:
+        added = ridge * squares.mean().repeat(len(v))
+    # min Σ f ‖D v − Δ*‖²_B + ‖D‖²: stacked rows for E = F D with B = Fᵀ F, by least squares
+    F = torch.linalg.cholesky(B).T
+    target = -rho * torch.linalg.solve(B, delta.flatten(1)).reshape(delta.shape) / factors
+    design = torch.cat([(v * factors.sqrt()).flatten(1).T, added.sqrt().diag()])
+    wanted = torch.cat([(F @ (target * factors.sqrt()).flatten(1)).T, torch.zeros(len(v), len(W), dtype=v.dtype)])
+    E = torch.linalg.lstsq(design, wanted, driver="gelsd").solution
+    return LocalProblem(v, delta, factors, B, added, torch.linalg.solve(F, E.T))
+
+
+def split(step, W, bias):
+    """A step's matrix as changes of weight and bias."""
+    return step[:, : W[0].numel()].reshape(W.shape), None if bias is None else step[:, -1]
+
+
+def coupled_step(layers, weights, biases, X, y, directions, charges, groups, damping):
+    """The coupling's step: the derivative of ρ along every direction by differentiating in its length."""
+    lengths = torch.zeros(len(directions), groups, dtype=torch.float64)
+
+    def rho_at(lengths):
+        W, b = list(weights), list(biases)
+        for kind, direction in enumerate(directions):
+            for l, step in enumerate(direction):
+                change, shift = split(lengths[kind, l * groups // len(layers)] * step, weights[l], biases[l])
+                W[l] = W[l] + change
+                b[l] = b[l] if shift is None else b[l] + shift
+        return root_losses(outputs_of(layers, W, b, X)[-1], y)
+
+    C = torch.autograd.functional.jacobian(rho_at, lengths).flatten(1)
+    K = torch.zeros(len(directions), groups, len(directions), groups, dtype=torch.float64)
+    for l in range(len(layers)):
+        g = l * groups // len(layers)
+        K[:, g, :, g] += charges[l]
+    K = K.flatten(2).flatten(0, 1)
+    s = torch.linalg.solve(C.T @ C + damping * K, -C.T @ rho_at(lengths)).reshape(lengths.shape)
+    steps = []
+    for l in range(len(layers)):
+        g = l * groups // len(layers)
+        steps.append(sum(s[kind, g] * direction[l] for kind, direction in enumerate(directions)))
+    return steps, C, K
+
+
+def charge_of(problem, directions):
+    """tr(D_iᵀ B D_j A) for the directions of one layer, A with its ridge."""
+    A = torch.einsum("cpn,dpn,pn->cd", problem.v, problem.v, problem.factors) + problem.ridge.diag()
+    return torch.stack([torch.stack([(D.T @ problem.B @ E @ A).trace() for E in directions]) for D in directions])

@@ -19,10 +19,10 @@ from lysep.links.base import Regression
 from lysep.objective import Point
 from lysep.sums import per_sample
 
-_RIDGE = 1e-4  # relative to the mean variance of the features; what keeps nearly dependent features from running away
-_DAMPED = 0.3
-_BIAS_RIDGE = 1e-8  # of the ridge, for the bias: features may have any mean
-_GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
+RIDGE = 1e-4  # relative to the mean variance of the features; what keeps nearly dependent features from running away
+DAMPED = 0.3
+BIAS_RIDGE = 1e-8  # of the ridge, for the bias: features may have any mean
+GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
 _ROUNDING = 1e-13
 _SAMPLED = 700  # samples that B is made from: it may be anything, and a rough second moment does
 
@@ -61,7 +61,7 @@ def gains(point: Point) -> tuple[Tensor, list[Tensor]]:
 
 def separate(point: Point, rho: Tensor, deltas: list[Tensor], damping: float) -> list[Separated]:
     """Every layer's problem; layers of equal shape are solved together."""
-    return [_separate(point, rho, deltas, layers, _RIDGE + _DAMPED * damping) for layers in _by_shape(point)]
+    return [_separate(point, rho, deltas, layers, RIDGE + DAMPED * damping) for layers in _by_shape(point)]
 
 
 def _by_shape(point: Point) -> list[list[int]]:
@@ -95,7 +95,7 @@ def _second_moment(delta: Tensor) -> Tensor:
 def _roots(M: Tensor) -> tuple[Tensor, Tensor]:
     """B = M^(1/2), the B whose problem is tightest (docs/fast.md), and R with R R = B⁻¹; M is a stack."""
     values, vectors = torch.linalg.eigh(M)
-    values = values.clamp_(min=0.0) + _GAIN_RIDGE * values.mean(-1, keepdim=True) + torch.finfo(M.dtype).tiny
+    values = values.clamp_(min=0.0) + GAIN_RIDGE * values.mean(-1, keepdim=True) + torch.finfo(M.dtype).tiny
     scaled = vectors * values.pow(0.25)[:, None]
     return scaled @ scaled.mT, (vectors * values.pow(-0.25)[:, None]) @ vectors.mT
 
@@ -116,7 +116,7 @@ def _with_ridge(gram: Tensor, ridge: float, bias: bool) -> Tensor:
     if bias:
         variances = (diagonal[:, :-1] - gram[:, -1, :-1].square() / diagonal[:, -1:]).clamp_(min=0.0)
         added = (ridge * variances.mean(1, keepdim=True)).repeat(1, gram.shape[1])
-        added[:, -1] *= _BIAS_RIDGE
+        added[:, -1] *= BIAS_RIDGE
     else:
         added = ridge * diagonal.mean(1, keepdim=True)
     return gram + (added + _ROUNDING * diagonal).diag_embed()

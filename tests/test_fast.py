@@ -1,0 +1,361 @@
+"""`method="fast"`: against slow dense references, and the properties that every sweep must have."""
+
+import copy
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+import lysep
+from architectures import problems
+from lysep import Fast
+from lysep.data import Batch
+from lysep.methods import coupling, separation
+from lysep.methods.fast import moved
+from lysep.methods.separation import gains, separate
+from lysep.problems import circle, fnn
+from references import charge_of, coupled_step, layers_of, local_gains, local_problem
+from small import Recorder, X, Y, disk, network, plain_scores, same, values
+from test_paper import NETWORKS
+from test_sample_weight import close, weighted_problems
+
+
+def point_of(model, X, y, sample_weight=None):
+    return Fast().evaluate(lysep.separate(model, X, y, sample_weight=sample_weight))
+
+
+def run(point, sweeps, memory=None, method=None):
+    """Points and memories of some sweeps, the first ones included."""
+    method = method or Fast(start="given")
+    if memory is None:
+        point, memory = method.begin(point)
+    seen = [(point, memory)]
+    for _ in range(sweeps):
+        point, memory, _ = method.sweep(point, memory)
+        seen.append((point, memory))
+    return seen
+
+
+# -- against the references --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "model", "in_shape"), NETWORKS, ids=[n[0] for n in NETWORKS])
+def test_sweeps_are_those_of_the_slow_reference(name, model, in_shape):
+    model = model.double()
+    generator = torch.Generator().manual_seed(7)
+    X = torch.randn(60, *in_shape, generator=generator, dtype=torch.float64)
+    y = torch.randint(0, 3, (60,), generator=generator)
+    layers = layers_of(model, in_shape)
+    seen = run(point_of(model, X, y), 3)
+    for (point, memory), (after, remembered) in pairwise(seen):
+        damping = remembered["damping"]
+        first = "loss" not in memory
+        ridge = separation.RIDGE + separation.DAMPED * (memory["damping"] if first else separation_damping(point, memory))
+        rho, deltas = local_gains(layers, point.weights, point.biases, X, y)
+        below = [X, *point.aux]
+        local = [
+            local_problem(
+                *(layer, W, b, c.reshape(len(c), -1).T, delta, rho, ridge),
+                separation.BIAS_RIDGE,
+                separation.GAIN_RIDGE,
+            )
+            for layer, W, b, c, delta in zip(layers, point.weights, point.biases, below, deltas, strict=True)
+        ]
+        directions = [[problem.solution for problem in local]]
+        if not first:
+            directions.append([memory[f"step.{l}"] for l in range(len(layers))])
+        charges = [charge_of(problem, [d[l] for d in directions]) for l, problem in enumerate(local)]
+        steps, _, _ = coupled_step(
+            *(layers, point.weights, point.biases, X, y, directions, charges, min(8, len(layers)), damping)
+        )
+        for l, step in enumerate(steps):
+            scale = float(step.abs().max())
+            torch.testing.assert_close(remembered[f"step.{l}"], step, rtol=1e-4, atol=1e-5 * scale)
+        torch.testing.assert_close(values(after.state), values(moved(point, steps).state), rtol=1e-4, atol=1e-6)
+
+
+def separation_damping(point, memory):
+    """The damping a sweep begins with, from the rule as docs/fast.md states it."""
+    gained, expected = memory["loss"] - point.total / point.samples, memory["expected"]
+    factor = 0.4 if gained > 0.5 * expected else 4.0 if gained < 0.15 * expected else 1.0
+    return max(memory["damping"] * factor, 1e-6)
+
+
+@given(problems(), st.integers(0, 2**16))
+def test_the_separated_problems_bound_the_linearized_loss(problem, seed):
+    """Jensen, then Cauchy and Schwarz, for any steps; and at the solutions over L the linearized loss has fallen."""
+    point = point_of(problem.model, problem.X, problem.y)
+    rho, deltas = gains(point)
+    solved = {}
+    for group in separate(point, rho, deltas, 1.0):
+        for l, regression, B, D in zip(group.layers, group.regressions, group.metric, group.solution, strict=True):
+            solved[l] = (regression, B, D)
+    L = len(solved)
+    generator = torch.Generator().manual_seed(seed)
+    for random in (True, False):
+        effects, charges = [], []
+        for l in range(L):
+            regression, B, D = solved[l]
+            step = torch.randn(D.shape, generator=generator, dtype=D.dtype) if random else D / L
+            effects.append(regression.effects(step[None])[0] / rho)
+            charges.append(float((B @ step @ regression.gram * step).sum()))
+            squares = float(effects[-1].square().sum())
+            assert squares <= charges[-1] * (1 + 1e-9) + 1e-12  # Cauchy and Schwarz: Σ (δ·Dv)² ≤ ‖D‖² of the problem
+        linearized = float((rho + sum(effects)).square().sum())
+        separated = sum(
+            float((rho.square() + 2.0 * L * rho * a).sum()) + L**2 * charge
+            for a, charge in zip(effects, charges, strict=True)
+        )
+        assert linearized <= separated / L * (1 + 1e-9) + 1e-9
+    assert linearized <= float(rho.square().sum()) * (1 + 1e-12)
+
+
+# -- descent and bound -------------------------------------------------------------------------------------------------
+
+
+def check_run(history):
+    rows = [history.row(i) for i in range(len(history))]
+    assert all(row["cross_entropy"] <= row["bound"] for row in rows)
+    for before, after in pairwise(rows):
+        if before["batch"] == after["batch"]:
+            assert after["objective"] <= before["objective"]
+            assert after["cross_entropy"] <= before["cross_entropy"]
+
+
+@given(problems(min_samples=6), st.sampled_from(["auto", "measured", "given"]))
+def test_the_cross_entropy_never_rises_and_the_bound_is_never_broken(problem, start):
+    for options in ({}, {"batch_size": 4, "refresh_every": 3}, {"batch_size": 5, "refresh_every": 1}):
+        model = copy.deepcopy(problem.model)
+        result = lysep.fit(model, problem.X, problem.y, method=Fast(start=start), sweeps=7, **options)
+        check_run(result.history)
+        assert all(torch.isfinite(p).all() for p in values(model))
+
+
+@given(problems(min_samples=6, dtype=torch.float32))
+def test_the_same_in_float32(problem):
+    result = lysep.fit(problem.model, problem.X, problem.y, sweeps=7)
+    check_run(result.history)
+    assert all(p.dtype == torch.float32 for p in values(problem.model))
+
+
+@given(problems())
+def test_what_is_recorded_is_the_model_by_plain_pytorch(problem):
+    history = lysep.fit(problem.model, problem.X, problem.y, sweeps=3).history
+    last = history.row(-1)
+    expected, accuracy = plain_scores(problem.model, problem.X, problem.y)
+    amplified = math.prod(1.0 + float(p.norm()) for p in values(problem.model))
+    assert last["cross_entropy"] == pytest.approx(expected, rel=1e-9, abs=1e-14 * amplified)
+    assert last["objective"] == pytest.approx(len(problem.y) * last["cross_entropy"], rel=1e-12)
+    with torch.no_grad():
+        r = F.cross_entropy(problem.model(problem.X), problem.y, reduction="none")
+    S = float(r.square().mean().sqrt())
+    assert last["separated_loss"] == pytest.approx(S, rel=1e-9, abs=1e-14 * amplified)
+
+
+# -- weights of samples ------------------------------------------------------------------------------------------------
+
+
+@given(weighted_problems(st.integers(0, 3)))
+def test_a_sweep_with_counts_is_that_of_repeated_rows(drawn):
+    problem, counts = drawn
+    times = counts[counts > 0].long()
+    kept = counts > 0
+    weighted = point_of(problem.model, problem.X[kept], problem.y[kept], counts[kept])
+    repeated = point_of(
+        problem.model, problem.X[kept].repeat_interleave(times, 0), problem.y[kept].repeat_interleave(times)
+    )
+    assert weighted.total == pytest.approx(repeated.total, rel=1e-12)
+    ours, theirs = run(weighted, 1)[1][0], run(repeated, 1)[1][0]
+    assert ours.total == pytest.approx(theirs.total, rel=1e-5, abs=1e-9)
+    close(ours.weights[-1], theirs.weights[-1], scale=1e5)
+
+
+# -- the same again ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_a_sweep_is_a_function_of_state_and_memory_alone(dtype):
+    """What makes exact resume possible: a point rebuilt from its state and a copy of the memory give the same bits."""
+    seen = run(point_of(network(dtype=dtype), *disk(dtype=dtype)), 6)
+    point, memory = seen[3]
+    rebuilt = Fast().evaluate(point.state)
+    copied = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in memory.items()}
+    again = run(rebuilt, 3, copied)
+    for (ours, _), (theirs, _) in zip(seen[3:], again, strict=True):
+        assert same(values(ours.state), values(theirs.state))
+        assert ours.total == theirs.total
+
+
+def test_memory_survives_new_samples():
+    seen = run(point_of(network(), X[:20], Y[:20]), 2)
+    point, memory = seen[-1]
+    renewed = Fast().renew(point, Batch(X[20:], Y[20:]))
+    assert same(renewed.weights, point.weights)
+    after, remembered, _ = Fast().sweep(renewed, memory)
+    assert after.total < renewed.total
+    assert remembered.keys() == memory.keys()
+
+
+def test_the_same_seed_gives_the_same_bits():
+    def bits():
+        model = fnn(12, 6, start="pytorch", dtype=torch.float32)
+        result = lysep.fit(model, X.float(), Y, sweeps=5, batch_size=30, refresh_every=2, seed=3)
+        return values(model), result.history["objective"]
+
+    first, second = bits(), bits()
+    assert same(first[0], second[0])
+    assert first[1] == second[1]
+
+
+# -- where it starts from ----------------------------------------------------------------------------------------------
+
+
+def spreads(model, X):
+    """Standard deviations of the pre-activations, layer by layer, by plain PyTorch."""
+    found, z = [], X
+    with torch.no_grad():
+        for module in model:
+            z = module(z)
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                found.append(z.transpose(0, 1).flatten(1).std(1, correction=0))
+    return found[:-1]
+
+
+def test_a_measured_start_gives_every_hidden_unit_its_spread():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 3, 3), nn.Tanh(), nn.Flatten(), nn.Linear(108, 5, bias=False), nn.ReLU(), nn.Linear(5, 4)),
+        *(nn.Tanh(), nn.Linear(4, 2)),
+    ).double()
+    images = torch.rand(50, 1, 8, 8, dtype=torch.float64) * 255.0
+    given = point_of(model, images, Y[:50].repeat(2)[:50])
+    begun, _ = Fast(start="measured").begin(given)
+    started = copy.deepcopy(model)
+    lysep.write_back(begun.state, started)
+    for spread in spreads(started, images):
+        torch.testing.assert_close(spread, torch.full_like(spread, 0.5))
+    assert torch.equal(begun.weights[-1], given.weights[-1])
+    with torch.no_grad():
+        assert float(started[0](images).mean((0, 2, 3)).abs().max()) <= 0.3
+    assert Fast(start="measured").remarks(given, begun) == (
+        "start: 3 of 3 hidden layers rescaled from the data (as asked)",
+    )
+
+
+@pytest.mark.parametrize("depth", [20, 50])
+def test_collapsed_features_are_rescaled_and_the_result_says_so(depth):
+    data = circle(train=400)
+    model = fnn(depth, 10, start="pytorch")
+    assert float(spreads(model, data.X_train)[-1].max()) < 1e-3
+    result = lysep.fit(model, data.X_train, data.y_train, sweeps=1)
+    (remark,) = result.remarks
+    assert remark.startswith("start: ")
+    assert f"of {depth - 1} hidden layers rescaled from the data" in remark
+    assert remark in repr(result)
+    assert float(spreads(model, data.X_train)[-1].median()) > 0.05
+
+
+def test_saturated_features_are_rescaled():
+    model = network(seed=0)
+    with torch.no_grad():
+        model[0].weight.mul_(1e4)
+    (remark,) = lysep.fit(model, X, Y, sweeps=1).remarks
+    assert "1 of 1 hidden layers" in remark
+
+
+def test_usual_starts_of_shallow_networks_are_left_as_they_are():
+    result = lysep.fit(network(), X, Y, sweeps=1)
+    assert result.remarks == ()
+    given = point_of(network(), X, Y)
+    assert Fast().begin(given)[0] is given
+
+
+def test_given_is_never_touched_and_other_starts_are_refused():
+    given = point_of(fnn(30, 5, start="pytorch"), X, Y)
+    assert Fast(start="given").begin(given)[0] is given
+    with pytest.raises(ValueError, match="start='best' is unknown"):
+        Fast(start="best")
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.Sigmoid, nn.ReLU])
+def test_a_trained_model_is_never_rescaled(activation):
+    """Also where its features look collapsed or saturated: a model that has learned something is good as it is."""
+    data = circle(train=400)
+    model = fnn(3, 10, activation=activation, start="xavier")
+    lysep.fit(model, data.X_train, data.y_train, sweeps=40)
+    assert plain_scores(model, data.X_train, data.y_train)[1] > 0.9
+    with torch.no_grad():  # the same function, with features a thousand times smaller behind the last activation
+        if activation is nn.ReLU:
+            model[2].weight.mul_(1e-3), model[2].bias.mul_(1e-3), model[4].weight.mul_(1e3)
+    given = point_of(model, data.X_train, data.y_train)
+    assert Fast().begin(given)[0] is given
+
+
+def test_a_model_that_overflows_is_returned_as_it_was():
+    model = network(activation=nn.ReLU)
+    before = values(model)
+    result = lysep.fit(model, X * 1e300, Y, method=Fast(start="given"), sweeps=3)
+    assert all(torch.isfinite(p).all() for p in values(model))
+    huge = network(activation=nn.ReLU)
+    with torch.no_grad():
+        huge[2].weight.mul_(1e10)
+    kept = values(huge)
+    result = lysep.fit(huge, X * 1e300, Y, sweeps=3)
+    assert result.status is lysep.Status.NON_FINITE
+    assert same(values(huge), kept)
+    assert len(before) == len(kept)
+
+
+# -- what it reaches ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_twenty_layers_as_pytorch_starts_them_are_fitted_in_fifty_sweeps(seed):
+    data = circle(seed)
+    reached = [lambda p: p.row["cross_entropy"] <= 1e-2]
+    model = fnn(20, 10, start="pytorch", seed=seed)
+    result = lysep.fit(model, data.X_train, data.y_train, sweeps=50, callbacks=reached)
+    assert result.status is lysep.Status.STOPPED
+    assert result.history["accuracy"][-1] >= 0.994
+    check_run(result.history)
+
+
+def test_a_zero_head_learns():
+    model = network(seed=0)
+    nn.init.zeros_(model[2].weight)
+    assert lysep.fit(model, X, Y, sweeps=60).history["accuracy"][-1] > 0.95
+
+
+def test_nothing_to_gain_stalls():
+    """Labels that the inputs know nothing about, and a head that guesses right already."""
+    inputs = torch.zeros(8, 2, dtype=torch.float64)
+    labels = torch.tensor([0, 1] * 4)
+    model = network()
+    nn.init.zeros_(model[2].weight)
+    nn.init.zeros_(model[2].bias)
+    result = lysep.fit(model, inputs, labels, sweeps=9)
+    assert result.status is lysep.Status.STALLED
+    assert result.history["cross_entropy"][-1] == pytest.approx(math.log(2.0))
+
+
+def test_mini_batches_learn():
+    data = circle(train=1000)
+    model = fnn(3, 10, start="pytorch")
+    lysep.fit(model, data.X_train, data.y_train, sweeps=60, batch_size=250, refresh_every=1)
+    assert plain_scores(model, data.X_test, data.y_test)[1] > 0.95
+
+
+def test_callbacks_see_consistent_states():
+    seen = Recorder()
+    lysep.fit(network(), X, Y, sweeps=3, callbacks=[seen])
+    for progress in seen.seen:
+        loss = lysep.separated_loss(progress.state)
+        assert max(loss.gaps) == 0.0
+        assert loss.cross_entropy == pytest.approx(progress.row["cross_entropy"], rel=1e-12)
+        assert loss.value == pytest.approx(progress.row["separated_loss"], rel=1e-12)
+        assert loss.bound == pytest.approx(progress.row["bound"], rel=1e-12)
