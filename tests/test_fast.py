@@ -55,7 +55,9 @@ def test_sweeps_are_those_of_the_slow_reference(name, model, in_shape):
     for (point, memory), (after, remembered) in pairwise(seen):
         damping = remembered["damping"]
         first = "loss" not in memory
-        ridge = separation.RIDGE + separation.DAMPED * (memory["damping"] if first else separation_damping(point, memory))
+        ridge = separation.RIDGE + separation.DAMPED * (
+            memory["damping"] if first else separation_damping(point, memory)
+        )
         rho, deltas = local_gains(layers, point.weights, point.biases, X, y)
         below = [X, *point.aux]
         local = [

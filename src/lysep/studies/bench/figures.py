@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lysep.studies.bench.conduct import Entry
 from lysep.studies.bench.problems import THRESHOLDS
@@ -45,7 +45,7 @@ def ladder(entries: Sequence[Entry]) -> Figure:
         axes.set_xticks(range(len(problems)), [p.title for p in problems], rotation=30, ha="right")
         axes.grid(alpha=0.25)
     figure.axes[0].set_ylabel("seconds, median and quartiles")
-    figure.axes[0].legend(frameon=False, fontsize="small")
+    _legend(figure)
     return figure
 
 
@@ -59,8 +59,16 @@ def held_out(entries: Sequence[Entry]) -> Figure:
         axes.set(xscale="log", title=problem.title, xlabel="seconds")
         axes.grid(alpha=0.25)
     all_axes[0].set_ylabel("held-out accuracy")
-    all_axes[0].legend(frameon=False, fontsize="small")
+    _legend(figure)
     return figure
+
+
+def _legend(figure: Figure) -> None:
+    """One for all panels, below them: each family has its colour everywhere."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=8, frameon=False)
 
 
 def _curves(axes: Axes, entries: Sequence[Entry]) -> None:
