@@ -328,6 +328,18 @@ def test_the_best_optimizer_is_what_the_others_are_measured_by():
     entries.append(Entry(SMALL, Family("rare", False, lambda p: []), ADAM, times(0.1, 0.1, math.inf)))
     line = tables.against_the_best(entries)[-1]
     assert line == "| small (3,4) | theirs: 4 [4, 4] | 0.25 × |"
+    alone = tables.against_the_best(entries_of(times(1.0, 1.0, math.inf), times(*[math.inf] * 3)))
+    assert alone[-1] == "| small (3,4) | theirs: – (0/3) | gets there alone (2/3) |"
+    assert tables.against_the_best(entries_of(times(math.inf), times(1.0)))[-1].endswith("| – (0/1) |")
+
+
+def test_times_are_also_said_in_sweeps_and_in_steps_of_adam():
+    ours = [run_of([(0.0, 0.7, 0), (1.0, 0.5, 0), (s, 0.01, 0)]) for s in (6.0, 12.0)] + times(math.inf)
+    adam = [run_of([(0.0, 0.7, 0), (2.0, 0.5, 0), (s, 0.4, 0)]) for s in (4.0, 8.0, 6.0)]  # 2, 4 and 3 seconds a step
+    line = tables.in_steps([Entry(SMALL, OURS, Candidate("fast", "pytorch"), ours), Entry(SMALL, THEIRS, ADAM, adam)])[
+        -1
+    ]
+    assert line == "| small (3,4) | ours | 2 [2, –] (2/3) | 4 [3, –] (2/3) |"
 
 
 def losses(entries, measures=lambda problem: tables.time_measures()):

@@ -95,7 +95,7 @@ def _document(name: str, entries: Sequence[Entry]) -> tuple[list[str], Figure]:
     budgets = ", ".join(f"{p.title} {p.budget:g} s" for p in dict.fromkeys(e.problem for e in entries))
     if name == "ladder":
         title, picture = "# Depth ladder: seconds to a training cross-entropy", figures.ladder(entries)
-        body = [*tables.against_the_best(entries), *tables.ladder(entries)]
+        body = [*tables.against_the_best(entries), *tables.in_steps(entries), *tables.ladder(entries)]
         verdict = tables.verdict(entries, lambda _: tables.time_measures())
     else:
         title, picture = "# Held-out accuracy against seconds", figures.held_out(entries)

@@ -22,10 +22,19 @@ class Spread(NamedTuple):
 
 def seconds_to(run: Run, threshold: float) -> float:
     """Seconds until the training cross-entropy was first seen at the threshold or below; infinite if never."""
+    return _first(run, "seconds", threshold)
+
+
+def steps_to(run: Run, threshold: float) -> float:
+    """The same in sweeps or steps."""
+    return _first(run, "step", threshold)
+
+
+def _first(run: Run, column: str, threshold: float) -> float:
     if not run.ok:
         return math.inf
-    pairs = zip(run.column("seconds"), run.column("cross_entropy"), strict=True)
-    return next((seconds for seconds, loss in pairs if loss <= threshold), math.inf)
+    pairs = zip(run.column(column), run.column("cross_entropy"), strict=True)
+    return next((value for value, loss in pairs if loss <= threshold), math.inf)
 
 
 def lowest(run: Run) -> float:

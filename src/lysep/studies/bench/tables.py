@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from lysep import machine
 from lysep.studies.bench.conduct import Entry
 from lysep.studies.bench.problems import FRACTIONS, THRESHOLDS, Problem
-from lysep.studies.bench.summary import Spread, accuracies, lowest, seconds_to, spread
+from lysep.studies.bench.summary import Spread, accuracies, lowest, seconds_to, spread, steps_to
 from lysep.studies.runs import Run
 
 
@@ -73,10 +74,28 @@ def against_the_best(entries: Sequence[Entry]) -> list[str]:
     return ["", title, "", *header(["problem", "best optimizer", *(f.name for f in ours)]), *lines]
 
 
+def in_steps(entries: Sequence[Entry]) -> list[str]:
+    """To the first threshold: how many sweeps, and how many steps of Adam would have taken that long."""
+    lines, threshold = [], THRESHOLDS[0]
+    for problem in _problems(entries):
+        ends = [r.history[-1] for e in _of(entries, problem) if e.candidate.method == "adam" for r in e.runs if r.ok]
+        if not ends:
+            continue
+        adam = median(seconds / max(step, 1) for seconds, step, *_ in ends)
+        for e in (e for e in _of(entries, problem) if e.family.ours):
+            sweeps = spread([steps_to(run, threshold) for run in e.runs])
+            of_adam = spread([seconds_to(run, threshold) / adam for run in e.runs])
+            lines.append(row([problem.title, e.family.name, _cell(sweeps, count_text), _cell(of_adam, count_text)]))
+    if not lines:
+        return []
+    title = f"## Sweeps to training cross-entropy {threshold:g}, and the steps of Adam that take as long"
+    return ["", title, "", *header(["problem", "method", "sweeps", "Adam steps"]), *lines]
+
+
 def _share(ours: float, theirs: float) -> str:
     if math.isinf(ours):
         return "–"
-    return "0 ×" if math.isinf(theirs) else f"{ours / theirs:.2g} ×"
+    return "gets there alone" if math.isinf(theirs) else f"{ours / theirs:.2g} ×"
 
 
 def held_out(entries: Sequence[Entry]) -> list[str]:
@@ -173,6 +192,10 @@ def _count(s: Spread) -> str:
 
 def seconds_text(seconds: float) -> str:
     return "–" if math.isinf(seconds) else f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
+
+
+def count_text(count: float) -> str:
+    return "–" if math.isinf(count) else f"{count:.0f}"
 
 
 def header(cells: Sequence[str]) -> list[str]:
