@@ -89,7 +89,8 @@ def run(target: Target, seed: int) -> None:
     if path.exists():
         return
     data, model = target.data(seed), target.network(seed)
-    result = lysep.fit(model, data.X_train, data.y_train, sweeps=target.sweeps, progress=True, seed=seed)
+    options = {"method": "paper", "sweeps": target.sweeps, "progress": True, "seed": seed}
+    result = lysep.fit(model, data.X_train, data.y_train, **options)
     rows = [k for k in (10, 30, 100, 300, 1000, 3000, 10_000) if k <= len(result.history)]
     rows = sorted({*rows, len(result.history)})
     record = {

@@ -46,7 +46,7 @@ def train_all(data: Split, seed: int, sweeps: int, steps: int) -> list[Trained]:
     trained = []
     name = say("layer separation")
     model = fnn(DEPTH, WIDTH, seed=seed)
-    result = lysep.fit(model, data.X_train, data.y_train, sweeps=sweeps, progress=True)
+    result = lysep.fit(model, data.X_train, data.y_train, method="paper", sweeps=sweeps, progress=True)
     trained.append(Trained(name, model, result.history, "C0"))
     for name, color, optimizer, lr, start in (
         ("gradient descent, PyTorch's start", "C3", "gd", 0.3, "pytorch"),
