@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test test-browser lint bench targets clean
+.PHONY: help setup demo test test-browser lint docs bench targets clean
 
 help:
 	@echo "make demo     train the circle network by layer separation and by gradient descent; pictures in demo/"
 	@echo "make test     run the tests"
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make test-browser  look at the report in headless Chromium, which must be there (apt-get install chromium)"
+	@echo "make docs     the documentation as a site, in build/site"
 	@echo "make bench    what a sweep costs on this machine; lysep bench compares more (docs/bench.md)"
 	@echo "make targets  the circle and digits figures of benchmarks/results (about an hour; may be stopped and continued)"
 	@echo "make setup    only create the environment in .venv"
@@ -36,6 +37,9 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: setup
+	$(BIN)/mkdocs build --strict
 
 bench: setup
 	$(BIN)/lysep bench cost -o build/bench

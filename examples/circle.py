@@ -10,9 +10,12 @@ benchmarks/results/starts.md.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.axes import Axes
@@ -38,6 +41,17 @@ class Trained:
     color: str
 
 
+def reports(total: int) -> list[Callable[[Any], None]]:
+    """Ten plain lines, where there is no terminal for a progress bar."""
+
+    def report(progress: Any) -> None:
+        if progress.sweep * 10 // total > (progress.sweep - 1) * 10 // total:
+            loss, accuracy = progress.row["cross_entropy"], progress.row["accuracy"]
+            print(f"  {progress.sweep} of {total}: loss {loss:.3g}, accuracy {accuracy:.2f}", flush=True)
+
+    return [] if sys.stderr.isatty() else [report]
+
+
 def train_all(data: Split, seed: int, sweeps: int, steps: int) -> list[Trained]:
     def say(name: str) -> str:
         print(name, flush=True)
@@ -46,7 +60,8 @@ def train_all(data: Split, seed: int, sweeps: int, steps: int) -> list[Trained]:
     trained = []
     name = say("layer separation")
     model = fnn(DEPTH, WIDTH, seed=seed)
-    result = lysep.fit(model, data.X_train, data.y_train, method="paper", sweeps=sweeps, progress=True)
+    told = reports(sweeps)
+    result = lysep.fit(model, data.X_train, data.y_train, method="paper", sweeps=sweeps, callbacks=told, progress=True)
     trained.append(Trained(name, model, result.history, "C0"))
     for name, color, optimizer, lr, start in (
         ("gradient descent, PyTorch's start", "C3", "gd", 0.3, "pytorch"),
@@ -55,7 +70,9 @@ def train_all(data: Split, seed: int, sweeps: int, steps: int) -> list[Trained]:
     ):
         say(name)
         model = fnn(DEPTH, WIDTH, start=start, seed=seed)
-        history = minimize_cross_entropy(model, data.X_train, data.y_train, optimizer, lr, steps, progress=True)
+        history = minimize_cross_entropy(
+            model, data.X_train, data.y_train, optimizer, lr, steps, callbacks=reports(steps), progress=True
+        )
         trained.append(Trained(name, model, history, color))
     return trained
 

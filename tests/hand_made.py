@@ -1,7 +1,7 @@
 """Runs with figures chosen by hand, so that what tables and pages make of them can be said beforehand."""
 
 from lysep.studies.paper import DATA_SEED, TUNING_DATA_SEED, Cell
-from lysep.studies.runs import Outcome, Run
+from lysep.studies.runs import Outcome, Run, Store
 
 MACHINE = {"cpu": "abacus", "cores": 1, "torch": "2.13", "device": "cpu"}
 COLUMNS = ("sweep", "cross_entropy", "accuracy", "seconds")
@@ -38,8 +38,15 @@ def tuning_run(loss, seed=100, cell=DESCENT, **options):
     return run(cell, seed, loss, data_seed=TUNING_DATA_SEED, sweeps=options.pop("sweeps", 1000), **options)
 
 
-def for_every_table():
-    """Enough to draw every figure and to have every table say something; one run failed."""
+def store_for_every_table(folder):
+    """Enough to draw every figure and to have every table say something; one run of each purpose failed."""
+    store = Store(folder)
+    for made in _for_every_table():
+        store.save(made)
+    return store
+
+
+def _for_every_table():
     yield from (run(seed=0, loss=0.01, accuracy=0.99), run(seed=1, loss=0.03, accuracy=0.97), run(seed=2, failed=True))
     yield run(DESCENT, learning_rate=0.1, start="xavier")
     for method in ("paper", "gd"):

@@ -388,7 +388,7 @@ def coupled_step(layers, weights, biases, X, y, directions, charges, groups, dam
     for l in range(len(layers)):
         g = l * groups // len(layers)
         steps.append(sum(s[kind, g] * direction[l] for kind, direction in enumerate(directions)))
-    return steps, C, K
+    return steps, C
 
 
 def charge_of(problem, directions):

@@ -10,7 +10,6 @@ import pytest
 import hand_made
 from lysep.studies.paper import FIGURES
 from lysep.studies.report import write_report
-from lysep.studies.runs import Store
 
 pytestmark = pytest.mark.browser
 
@@ -61,10 +60,7 @@ def looked_at(page, text, folder):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
-    store = Store(folder / "runs")
-    for run in hand_made.for_every_table():
-        store.save(run)
-    return write_report(store, folder / "out")
+    return write_report(hand_made.store_for_every_table(folder / "runs"), folder / "out")
 
 
 def test_every_figure_is_visible_and_the_console_is_silent(page, tmp_path):

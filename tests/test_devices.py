@@ -59,6 +59,23 @@ def test_a_run_descends_keeps_its_bound_and_repeats_bit_for_bit(kind, dtype, dev
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("method", ["paper", "fast"])
+@pytest.mark.parametrize("kind", ["dense", "convolutions"])
+def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(kind, method, device, tmp_path):
+    def run(sweeps, **options):
+        model, X, y = problem(kind, torch.float64, device)
+        result = lysep.fit(model, X, y, method=method, sweeps=sweeps, batch_size=80, refresh_every=6, **options)
+        return result.history["objective"], list(model.parameters())
+
+    for sweeps in (1, 5, 6, 12):
+        objective, parameters = run(sweeps, checkpoint=tmp_path)
+    expected, wanted = run(12)
+    assert objective == expected
+    assert all(torch.equal(a, b) for a, b in zip(parameters, wanted, strict=True))
+    assert all(p.device.type == device for p in parameters)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", ["dense", "convolutions"])
 def test_devices_agree_in_float64(kind, device):
     here, X, y = problem(kind, torch.float64, "cpu")

@@ -15,7 +15,8 @@ import lysep
 from architectures import problems
 from lysep import Fast
 from lysep.data import Batch
-from lysep.methods import coupling, separation
+from lysep.methods import separation
+from lysep.methods.coupling import Coupling
 from lysep.methods.fast import moved
 from lysep.methods.separation import gains, separate
 from lysep.problems import circle, fnn
@@ -27,6 +28,11 @@ from test_sample_weight import close, weighted_problems
 
 def point_of(model, X, y, sample_weight=None):
     return Fast().evaluate(lysep.separate(model, X, y, sample_weight=sample_weight))
+
+
+def separated(point, damping=1.0):
+    rho, deltas = gains(point)
+    return rho, separate(point, rho, deltas, damping)
 
 
 def run(point, sweeps, memory=None, method=None):
@@ -53,11 +59,7 @@ def test_sweeps_are_those_of_the_slow_reference(name, model, in_shape):
     layers = layers_of(model, in_shape)
     seen = run(point_of(model, X, y), 3)
     for (point, memory), (after, remembered) in pairwise(seen):
-        damping = remembered["damping"]
-        first = "loss" not in memory
-        ridge = separation.RIDGE + separation.DAMPED * (
-            memory["damping"] if first else separation_damping(point, memory)
-        )
+        ridge = separation.RIDGE + separation.DAMPED * memory["damping"]
         rho, deltas = local_gains(layers, point.weights, point.biases, X, y)
         below = [X, *point.aux]
         local = [
@@ -69,32 +71,29 @@ def test_sweeps_are_those_of_the_slow_reference(name, model, in_shape):
             for layer, W, b, c, delta in zip(layers, point.weights, point.biases, below, deltas, strict=True)
         ]
         directions = [[problem.solution for problem in local]]
-        if not first:
+        if "step.0" in memory:
             directions.append([memory[f"step.{l}"] for l in range(len(layers))])
         charges = [charge_of(problem, [d[l] for d in directions]) for l, problem in enumerate(local)]
-        steps, _, _ = coupled_step(
-            *(layers, point.weights, point.biases, X, y, directions, charges, min(8, len(layers)), damping)
-        )
+        groups, damping = min(8, len(layers)), remembered["damping"]
+        steps, C = coupled_step(layers, point.weights, point.biases, X, y, directions, charges, groups, damping)
+        if "step.0" in memory:
+            a = C[:, groups:].sum(1)
+            problem = Coupling(*separated(point), [memory[f"step.{l}"] for l in range(len(layers))])
+            gained = float((rho - a).square().sum() - rho.square().sum())
+            assert problem.gained() == pytest.approx(gained, rel=1e-6, abs=1e-9)
         for l, step in enumerate(steps):
             scale = float(step.abs().max())
             torch.testing.assert_close(remembered[f"step.{l}"], step, rtol=1e-4, atol=1e-5 * scale)
         torch.testing.assert_close(values(after.state), values(moved(point, steps).state), rtol=1e-4, atol=1e-6)
 
 
-def separation_damping(point, memory):
-    """The damping a sweep begins with, from the rule as docs/fast.md states it."""
-    gained, expected = memory["loss"] - point.total / point.samples, memory["expected"]
-    factor = 0.4 if gained > 0.5 * expected else 4.0 if gained < 0.15 * expected else 1.0
-    return max(memory["damping"] * factor, 1e-6)
-
-
 @given(problems(), st.integers(0, 2**16))
 def test_the_separated_problems_bound_the_linearized_loss(problem, seed):
     """Jensen, then Cauchy and Schwarz, for any steps; and at the solutions over L the linearized loss has fallen."""
     point = point_of(problem.model, problem.X, problem.y)
-    rho, deltas = gains(point)
+    rho, groups = separated(point)
     solved = {}
-    for group in separate(point, rho, deltas, 1.0):
+    for group in groups:
         for l, regression, B, D in zip(group.layers, group.regressions, group.metric, group.solution, strict=True):
             solved[l] = (regression, B, D)
     L = len(solved)
@@ -115,6 +114,20 @@ def test_the_separated_problems_bound_the_linearized_loss(problem, seed):
         )
         assert linearized <= separated / L * (1 + 1e-9) + 1e-9
     assert linearized <= float(rho.square().sum()) * (1 + 1e-12)
+
+
+def test_damping_follows_what_was_gained_of_what_was_promised():
+    data = circle(train=500)
+    seen = run(point_of(fnn(3, 10, start="pytorch"), data.X_train, data.y_train), 25)
+    factors = set()
+    for (before, memory), (after, remembered) in pairwise(seen[1:]):
+        kept = memory["gained"] / memory["expected"]
+        least = memory["damping"] * (0.4 if kept > 0.5 else 4.0 if kept < 0.15 else 1.0)
+        times = round(math.log(remembered["damping"] / max(least, 1e-6), 4.0), 9)  # by 4 for every rejected step
+        assert times == int(times) >= 0
+        factors.add(times)
+        assert remembered["gained"] == pytest.approx((before.total - after.total) / 500, rel=1e-12)
+    assert 0 in factors
 
 
 # -- descent and bound -------------------------------------------------------------------------------------------------
@@ -240,7 +253,7 @@ def test_a_measured_start_gives_every_hidden_unit_its_spread():
     started = copy.deepcopy(model)
     lysep.write_back(begun.state, started)
     for spread in spreads(started, images):
-        torch.testing.assert_close(spread, torch.full_like(spread, 0.5))
+        torch.testing.assert_close(spread, torch.full_like(spread, 0.35))
     assert torch.equal(begun.weights[-1], given.weights[-1])
     with torch.no_grad():
         assert float(started[0](images).mean((0, 2, 3)).abs().max()) <= 0.3

@@ -11,8 +11,9 @@ import hand_made
 from lysep.cli import main
 from lysep.studies.figures import band, curve
 from lysep.studies.paper import ALL_TABLES, FIGURES, STAND_INS, TABLES, Cell
-from lysep.studies.report import write_report
+from lysep.studies.report import notes, write_report
 from lysep.studies.runs import Store
+from lysep.studies.tuning import trials
 
 
 class Page(HTMLParser):
@@ -54,11 +55,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
-    """A report of a few runs of every table, one of which failed."""
+    """A report of a few runs of every table."""
     folder = tmp_path_factory.mktemp("reported")
-    store = Store(folder / "runs")
-    for run in hand_made.for_every_table():
-        store.save(run)
+    store = hand_made.store_for_every_table(folder / "runs")
     assert main(["report", str(store.folder), "-o", str(folder / "out")]) == 0
     return folder / "out"
 
@@ -136,6 +135,20 @@ def test_the_grid_shows_what_was_chosen_from(reported):
     late = 1.0 + (0.2 - 1.0) * 875.5 / 1000  # the mean of the last quarter of a fall from 1 to 0.2
     assert re.findall(r"class=chosen>(.*?)</td>", text) == [f"{late:.2e}"]
     assert ">failed</td>" in text
+
+
+def test_a_choice_at_the_edge_of_its_grid_is_said():
+    def said(losses):
+        tried = [hand_made.tuning_run(loss, learning_rate=rate) for rate, loss in losses.items()]
+        table = TABLES["table1"]
+        return [note for note in notes(table, [], trials(table, tried)) if "edge" in note]
+
+    assert said({0.1: 0.5, 0.3: 0.3, 1.0: 0.4}) == []
+    assert said({0.1: 0.5, 0.3: 0.4, 1.0: 0.3}) == [
+        "Learning rates chosen at the edge of their grid: (3,10) CE, gradient descent 1."
+    ]
+    assert len(said({0.1: 0.3, 0.3: 0.4, 1.0: 0.5})) == 1
+    assert said({0.1: 0.5, 1.0: 0.4}) == []  # of two every one is at the edge
 
 
 def test_stand_ins_are_marked(page, reported):

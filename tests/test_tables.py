@@ -9,7 +9,7 @@ from hand_made import DESCENT, LYSEP, run, tuning_run
 from lysep.studies.paper import ALL_TABLES, GRIDS, PRINTED_AS, STAND_INS, TABLES, Cell, cells_of
 from lysep.studies.paper_values import Place, Spread, paper_values
 from lysep.studies.runs import Store
-from lysep.studies.tables import Row, comparable, difference, entries, heads, markdown, missed, printed, rows
+from lysep.studies.tables import Row, apart, comparable, difference, entries, heads, markdown, printed, rows
 from lysep.studies.tuning import Effort, candidates, choose, late_loss, reported_specifications, tuning_specifications
 
 CIRCLE = TABLES["table1"]
@@ -71,6 +71,14 @@ def test_of_several_sets_of_runs_the_longest_counts_and_then_the_largest():
     assert (by_cell[DESCENT].seeds, by_cell[DESCENT].specification["learning_rate"]) == (3, 0.3)
 
 
+def test_of_equally_long_sets_the_one_that_did_best_in_the_trials_counts():
+    large = [run(DESCENT, s, 0.1, learning_rate=0.1) for s in range(3)]
+    small = [run(DESCENT, s, 0.2, learning_rate=0.3) for s in range(2)]
+    tried = [tuning_run(0.2, learning_rate=0.1), tuning_run(0.1, learning_rate=0.3)]
+    assert only_row(CIRCLE, [*large, *small, *tried]).specification["learning_rate"] == 0.3
+    assert only_row(CIRCLE, [*large, *small]).specification["learning_rate"] == 0.1
+
+
 def test_the_best_seed_is_that_of_the_lowest_training_loss():
     row = only_row(CIRCLE, [run(seed=0, loss=0.3), run(seed=1, loss=0.2), run(seed=2, failed=True)])
     assert row.best().specification["seed"] == 1
@@ -93,10 +101,19 @@ def test_layer_separation_is_judged_by_two_deviations_either_measure():
         run(loss=6.75e-3 + 2.1 * 3e-3, accuracy=0.9983),
         run(loss=1e-4, accuracy=0.9983 - 2.1 * 0.0015),
     )
-    descent = run(DESCENT, loss=9.9, accuracy=0.1, learning_rate=0.1)
-    assert missed(CIRCLE, rows(CIRCLE, [good, descent])) == []
-    assert missed(CIRCLE, rows(CIRCLE, [bad_loss])) == ["(3,10)"]
-    assert missed(CIRCLE, rows(CIRCLE, [bad_accuracy])) == ["(3,10)"]
+    worse = {"method": "paper", "better": False}
+    assert apart(CIRCLE, rows(CIRCLE, [good]), **worse) == []
+    assert apart(CIRCLE, rows(CIRCLE, [bad_loss]), **worse) == ["(3,10)"]
+    assert apart(CIRCLE, rows(CIRCLE, [bad_accuracy]), **worse) == ["(3,10)"]
+    marks = [entry.reached for entry in entries(CIRCLE, only_row(CIRCLE, [bad_loss])) if entry.reached is not None]
+    assert marks == [False, True]
+
+
+def test_gradient_descent_is_compared_and_not_judged():
+    tuned = run(DESCENT, loss=5.27e-2 - 2.1 * 6.01e-3, accuracy=0.991, learning_rate=0.1)
+    assert apart(CIRCLE, rows(CIRCLE, [tuned]), "gd", better=True) == ["(3,10)"]
+    assert apart(CIRCLE, rows(CIRCLE, [tuned]), "gd", better=False) == []
+    assert {entry.reached for entry in entries(CIRCLE, only_row(CIRCLE, [tuned]))} == {None}
 
 
 def test_markdown_has_a_line_a_row_and_says_what_was_not_run():

@@ -332,11 +332,3 @@ def test_the_method_that_is_passed_is_the_one_that_runs():
     assert len(spy.iterates) == 3
     history = lysep.fit(lipschitz, X, Y, method=lysep.Paper(step="lipschitz"), sweeps=3).history
     assert history["line_search_evaluations"] == [0, 0, 0]
-
-
-@pytest.mark.parametrize("progress", [True, False])
-def test_a_progress_bar_is_shown_on_request_only(progress, capfd):
-    lysep.fit(network(), X, Y, sweeps=5, progress=progress)
-    shown = capfd.readouterr()
-    assert shown.out == ""
-    assert ("5/5" in shown.err and "accuracy=" in shown.err) if progress else shown.err == ""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from tqdm import tqdm
 
 from lysep.history import History
+from lysep.progress import ProgressBar
 
 COLUMNS = ("sweep", "cross_entropy", "accuracy", "seconds")
 
@@ -125,13 +125,12 @@ def minimize_cross_entropy(
     history, stepper = History(COLUMNS), OPTIMIZERS[optimizer](model.parameters(), lr)
     samples, objective = batches(X, y, batch_size, refresh_every, seed), _Objective(model, stepper.revisits)
     started = time.perf_counter()
-    with tqdm(total=steps, disable=not progress, unit="step") as bar:
+    with ProgressBar(steps, progress, "step", time_limit=time_limit) as bar:
         for step in range(1, steps + 1):
             loss, accuracy = objective.step(stepper, next(samples))
             row = {"sweep": step, "cross_entropy": loss, "accuracy": accuracy, "seconds": time.perf_counter() - started}
             history.append(row)
-            bar.set_postfix(loss=f"{loss:.3g}", accuracy=f"{accuracy:.2%}", refresh=False)
-            bar.update()
+            bar.show(row)
             answers = [callback(Step(step, row, model)) for callback in callbacks]
             if any(answer is True for answer in answers) or not abs(loss) < float("inf"):
                 break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from lysep.fingerprint import digest
 from lysep.network import Network
 
+_LOOKED_AT = 10  # samples, from the first to the last: enough to tell one dataset from another, if not one bit in it
 _CHECKED_AT_ONCE = 2**20  # numbers; so that a check of all the data needs little memory beside them
 
 
@@ -79,6 +81,21 @@ class Source:
             check_classes(_chosen(self.y, self._kept))
         if self._whole:
             _check_finite(self.X, None, network.dtype)
+
+    def fingerprint(self) -> dict[str, str]:
+        """What tells these data from others: all that is in memory, and a few samples of a dataset that loads them."""
+        looked_at = [self.X] if self._whole else self._looked_at()
+        found = {"X": f"{len(self.X)} samples of shape {self.sample_shape} (digest {digest(looked_at)})"}
+        for name, values in (("y", self.y), ("sample_weight", self._sample_weight)):
+            found[name] = "none" if values is None else f"{len(values)} numbers (digest {digest([values])})"
+        return found
+
+    def _looked_at(self) -> Iterator[Tensor]:
+        for place in range(_LOOKED_AT):
+            features, label = self._sample(place * (len(self.X) - 1) // (_LOOKED_AT - 1))
+            yield features
+            if label is not None:
+                yield label
 
     def batch(self, indices: Tensor | None, network: Network) -> Batch:
         """The samples of the given indices (all for None) in the network's dtype, on its device."""

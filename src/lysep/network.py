@@ -261,15 +261,7 @@ class _Builder:
 
     def _add_pool(self, place: str, module: nn.AvgPool2d) -> None:
         self._need_image(place, module)
-        pool = Pool(
-            _pair(module.kernel_size),
-            _pair(module.kernel_size if module.stride is None else module.stride),
-            _pair(module.padding),
-            module.ceil_mode,
-            module.count_include_pad,
-            module.divisor_override,
-        )
-        self.pools.append(pool)
+        self.pools.append(as_pool(module))
         try:
             self.shape = self._fixed().pooled_shape
         except RuntimeError as error:  # PyTorch's own words on kernel, padding and size
@@ -300,6 +292,17 @@ class _Builder:
             raise ModelError(
                 f"module {place} ({module}) needs samples of shape (channels, height, width), but gets {self.shape}."
             )
+
+
+def as_pool(module: nn.AvgPool2d) -> Pool:
+    return Pool(
+        _pair(module.kernel_size),
+        _pair(module.kernel_size if module.stride is None else module.stride),
+        _pair(module.padding),
+        module.ceil_mode,
+        module.count_include_pad,
+        module.divisor_override,
+    )
 
 
 def _pair(value: int | tuple[int, ...]) -> tuple[int, int]:

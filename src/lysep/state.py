@@ -45,6 +45,8 @@ def separate(
 
     X, y and sample_weight as for `fit`. The model is only read; parameters and data are copied.
 
+    Examples
+    --------
     >>> import torch, lysep
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
     >>> state = lysep.separate(model, torch.randn(4, 2), torch.tensor([0, 1, 0, 1]))

@@ -8,19 +8,21 @@ import numbers
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-from tqdm import tqdm
+from torch import nn
 
 from lysep.arithmetic import exact
+from lysep.batches import Batches
+from lysep.callbacks import Callback, Callbacks, Progress
+from lysep.checkpoint import Checkpoint, append_columns, identity
 from lysep.data import Batch, NonFiniteError, Source, check_classes
 from lysep.history import COLUMNS, VALIDATION_COLUMNS, History
 from lysep.methods import Memory, Method, SweepLog, resolve
 from lysep.network import Network, parse, refuse_frozen
 from lysep.objective import Evaluated, scores
+from lysep.progress import ProgressBar
 from lysep.state import State, checked, separate_batch, write_back
 
 
@@ -44,32 +46,28 @@ class Status(enum.Enum):
 class FitResult:
     """The trained model (the one that was passed in), why the run ended, and what happened on the way.
 
+    The model is that of sweep `kept_sweep`: the last one, unless a callback such as `EarlyStopping` chose another.
     `remarks` say what a person might not expect, such as that the method has rescaled layers before it began.
     """
 
     model: nn.Module
     status: Status
     history: History
+    kept_sweep: int
     remarks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        parts = [f"status={self.status.name}: {self.status.message}", repr(self.history), *self.remarks]
-        return f"FitResult({'; '.join(parts)})"
+        parts = [f"status={self.status.name}: {self.status.message}", repr(self.history)]
+        if self.kept_sweep != len(self.history):
+            parts.append(f"the model is that of sweep {self.kept_sweep}")
+        return f"FitResult({'; '.join([*parts, *self.remarks])})"
 
-
-@dataclass(frozen=True)
-class Progress:
-    """What a callback gets after every sweep. `state` is the state just reached; the model is not written yet."""
-
-    sweep: int
-    row: dict[str, float]
-    state: State
-
-
-Callback = Callable[[Progress], Any]
 
 # What a run gains is judged over so many sweeps of one batch: a single sweep may gain little by chance.
 _WINDOW = 10
+
+# Of a state, what a sweep changes; the rest of it is made again from the model and the data.
+_VARIABLES = ("weights", "biases", "aux", "head_weight", "head_bias")
 
 
 def fit(
@@ -82,12 +80,14 @@ def fit(
     sweeps: int = 1000,
     batch_size: int | None = None,
     refresh_every: int = 200,
-    validation: tuple[Any, Any] | None = None,
+    validation: tuple[Any, ...] | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
     time_limit: float | None = None,
     tolerance: float | None = None,
     seed: int = 0,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_every: float = 30.0,
 ) -> FitResult:
     """Train a PyTorch classifier by layer separation.
 
@@ -111,11 +111,12 @@ def fit(
     refresh_every
         See `batch_size`. New samples get new auxiliary variables, by a forward pass.
     validation
-        A pair (X, y) that is scored after every sweep, and recorded.
+        A pair (X, y), or (X, y, sample_weight), that is scored after every sweep, and recorded.
     callbacks
-        Called with a `Progress` after every sweep; the run ends if one returns True.
+        Called with a `Progress` after every sweep; the run ends if one returns True. See `lysep.callbacks` for those
+        there are (`EarlyStopping`, `CSVLog`, `TensorBoardLog`) and what else a callback may do.
     progress
-        Show a progress bar.
+        Show a progress bar, where there is a terminal or a notebook to show it.
     time_limit
         In seconds; the run ends after the first sweep that passes it.
     tolerance
@@ -123,6 +124,13 @@ def fit(
         `refresh_every` is smaller).
     seed
         For the choice of mini-batches. The global random state is not touched.
+    checkpoint
+        A directory for this run. What it takes to go on is written there, and where it is there already the run goes
+        on from it, and ends as if it had never been interrupted, bit for bit. Whatever ends a run may be changed for
+        that (`sweeps`, `time_limit`, which counts anew, `tolerance`); all else has to be what it was. The model's own
+        parameters are then not looked at.
+    checkpoint_every
+        Seconds from one writing to the next. It is also written at the start and at the end.
 
     Returns
     -------
@@ -143,26 +151,44 @@ def fit(
     started = time.perf_counter()
     chosen = resolve(method)
     source = Source(X, y, sample_weight)
-    _check_options(len(source), sweeps, batch_size, refresh_every, time_limit, tolerance, seed)
-    _check_callbacks(callbacks)
+    _check_options(len(source), sweeps, batch_size, refresh_every, time_limit, tolerance, seed, checkpoint_every)
+    told = Callbacks(callbacks)
     network = parse(model, source.sample_shape)
     refuse_frozen(model)
     source.check(network)
     held_out = None if validation is None else _validation(validation, network)
-    batches = _Batches(source, network, batch_size, refresh_every, seed)
+    batches = Batches(source, network, batch_size, refresh_every, seed)
+    keeper = None
+    if checkpoint is not None:
+        others: dict[str, object] = {"method": chosen, "callbacks": told, "seed": int(seed)}
+        if batch_size is not None:
+            others |= {"batch_size": int(batch_size), "refresh_every": int(refresh_every)}
+        keeper = Checkpoint(checkpoint, checkpoint_every, identity(model, network, source, held_out, others))
     with exact(network.device):
-        given = chosen.evaluate(separate_batch(model, network, batches.next()))
-        start, memory = chosen.begin(given)
+        saved = None if keeper is None else keeper.load(network.device)
+        if saved is None:
+            given = chosen.evaluate(separate_batch(model, network, batches.next()))
+            start, memory = chosen.begin(given)
+            remarks = chosen.remarks(given, start)
+        else:
+            batches.load_state_dict(saved["batches"])
+            start, memory = chosen.evaluate(_restored(saved["variables"], network, batches.next())), saved["memory"]
+            remarks = tuple(saved["remarks"])
         if batch_size is None:
             check_classes(start.labels)  # of a dataset of pairs they are known only now
-        run = _Run(chosen, batches, held_out, tuple(callbacks), started, time_limit, tolerance, start, memory)
+        run = _Run(chosen, batches, held_out, told, keeper, started, time_limit, tolerance, start, memory, remarks)
+        if saved is not None:
+            run.resume(saved, sweeps)
         try:
-            with tqdm(total=sweeps, disable=not progress, unit="sweep") as bar:
+            with ProgressBar(sweeps, progress, done=len(run.history), time_limit=time_limit) as bar:
                 status = run.sweep_through(sweeps, bar)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-    status = _write_all(run.iterate.state, model, status)
-    return FitResult(model, status, run.history, chosen.remarks(given, start))
+    if keeper is not None:
+        status = _to_the_end(keeper.flush, status)
+    kept = run.finish()
+    status = _to_the_end(lambda: write_back(kept.state, model), status)
+    return FitResult(model, status, run.history, kept.sweep, remarks)
 
 
 def sweep(state: State, method: str | Method[Any] = "paper") -> State:
@@ -174,42 +200,18 @@ def sweep(state: State, method: str | Method[Any] = "paper") -> State:
     return after
 
 
-def _write_all(state: State, model: nn.Module, status: Status) -> Status:
-    """Write back, whole: an impatient second Ctrl-C must not leave half of a model."""
+def _to_the_end(write: Callable[[], None], status: Status) -> Status:
+    """An impatient second Ctrl-C must not leave half of a model, nor lose what can be gone on from."""
     while True:
         try:
-            write_back(state, model)
+            write()
             return status
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
 
 
-class _Batches:
-    """The samples to train on, now and after every refresh."""
-
-    def __init__(self, source: Source, network: Network, size: int | None, refresh_every: int, seed: int) -> None:
-        self._source, self._network, self._size = source, network, size
-        self._refresh_every = refresh_every
-        self._generator = torch.Generator(device="cpu").manual_seed(int(seed))
-        self.drawn = 0
-
-    @property
-    def partial(self) -> bool:
-        return self._size is not None
-
-    def longest(self, window: int) -> int:
-        """A window of so many sweeps, or of as many as one batch has."""
-        return window if self._size is None else min(window, self._refresh_every - 1)
-
-    def due(self, sweeps_done: int) -> bool:
-        return self._size is not None and sweeps_done > 0 and sweeps_done % self._refresh_every == 0
-
-    def next(self) -> Batch:
-        self.drawn += 1
-        if self._size is None:
-            return self._source.batch(None, self._network)
-        order = torch.randperm(len(self._source), generator=self._generator, device="cpu")
-        return self._source.batch(order[: self._size], self._network)
+def _restored(variables: dict[str, Any], network: Network, batch: Batch) -> State:
+    return State(network, inputs=batch.X, labels=batch.y, sample_weight=batch.sample_weight, **variables)
 
 
 class _Run:
@@ -218,25 +220,51 @@ class _Run:
     def __init__(
         self,
         method: Method[Any],
-        batches: _Batches,
+        batches: Batches,
         validation: Batch | None,
-        callbacks: tuple[Callback, ...],
+        callbacks: Callbacks,
+        checkpoint: Checkpoint | None,
         started: float,
         time_limit: float | None,
         tolerance: float | None,
         start: Evaluated,
         memory: Memory,
+        remarks: tuple[str, ...],
     ) -> None:
-        self.iterate, self._memory = start, memory
+        self.iterate, self._memory, self._remarks = start, memory, remarks
         self.history = History(COLUMNS + (VALIDATION_COLUMNS if validation is not None else ()))
         self._method, self._batches, self._validation = method, batches, validation
-        self._callbacks, self._started = callbacks, started
+        self._callbacks, self._checkpoint = callbacks, checkpoint
+        self._started, self._earlier = started, 0.0  # seconds spent by earlier calls
         self._time_limit, self._tolerance = time_limit, tolerance
+        self._stopped = self._stalled = False
+        callbacks.begin()
 
-    def sweep_through(self, sweeps: int, bar: Any) -> Status:
+    def resume(self, saved: dict[str, Any], sweeps: int) -> None:
+        """Be what `_mark` has noted; `iterate` and memory are that already."""
+        append_columns(self.history, saved["history"])
+        if sweeps < len(self.history):
+            raise ValueError(
+                f"sweeps={sweeps}, but the checkpoint has run {len(self.history)} already. Ask for at least as many, "
+                "or use another directory."
+            )
+        self._stopped, self._stalled = saved["stopped"], saved["stalled"]
+        self._callbacks.load_state_dicts(saved["callbacks"])
+        self._earlier = self.history.row(-1)["seconds"] if len(self.history) else 0.0
+
+    def finish(self) -> Progress:
+        """What the model gets."""
+        sweeps = len(self.history)
+        last = Progress(sweeps, self.history.row(-1) if sweeps else {}, self.iterate.state)
+        return self._callbacks.finish(last) if sweeps else last
+
+    def sweep_through(self, sweeps: int, bar: ProgressBar) -> Status:
         if not math.isfinite(self._method.objective(self.iterate)):
             return Status.NON_FINITE
-        for done in range(sweeps):
+        if not len(self.history):
+            self._mark()
+        while (ended := self._ended()) is None and len(self.history) < sweeps:
+            done = len(self.history)
             if self._batches.due(done):
                 try:
                     self._refresh()
@@ -245,24 +273,44 @@ class _Run:
             new, self._memory, log = self._method.sweep(self.iterate, self._memory)
             if not math.isfinite(self._method.objective(new)):
                 return Status.NON_FINITE
-            stalled = new is self.iterate
+            self._stalled = new is self.iterate
             row = self._row(done + 1, new, log)
             self.iterate = new
             self.history.append(row)
-            bar.set_postfix(loss=f"{row['cross_entropy']:.3g}", accuracy=f"{row['accuracy']:.2%}", refresh=False)
-            bar.update()
-            event = Progress(done + 1, dict(row), new.state)
-            answers = [callback(event) for callback in self._callbacks]  # every one is called, whatever another says
-            if any(_says_stop(answer) for answer in answers):
-                return Status.STOPPED
-            if self._time_limit is not None and row["seconds"] >= self._time_limit:
-                return Status.TIME_LIMIT
-            gained = self._gained_lately()
-            if (stalled or gained == 0.0) and not self._batches.partial:
-                return Status.STALLED  # new samples may set a mini-batch run going again
-            if self._tolerance is not None and gained < self._tolerance:
-                return Status.TOLERANCE
-        return Status.COMPLETED
+            bar.show(row)
+            self._stopped = self._callbacks(Progress(done + 1, row, new.state))
+            self._mark()
+        return ended or Status.COMPLETED
+
+    def _ended(self) -> Status | None:
+        """Why the run is over after the sweeps that it has made; None if it is not."""
+        if self._stopped:
+            return Status.STOPPED
+        spent = self.history.row(-1)["seconds"] - self._earlier if len(self.history) else 0.0
+        if self._time_limit is not None and spent >= self._time_limit:
+            return Status.TIME_LIMIT
+        gained = self._gained_lately()
+        if (self._stalled or gained == 0.0) and not self._batches.partial:
+            return Status.STALLED  # new samples may set a mini-batch run going again
+        if self._tolerance is not None and gained < self._tolerance:
+            return Status.TOLERANCE
+        return None
+
+    def _mark(self) -> None:
+        """A sweep is complete, with all that follows from it: a point to go on from. Everything here is a value."""
+        if self._checkpoint is None:
+            return
+        state = self.iterate.state
+        content = {
+            "variables": {name: getattr(state, name) for name in _VARIABLES},
+            "memory": dict(self._memory),
+            "remarks": self._remarks,
+            "batches": self._batches.state_dict(),
+            "callbacks": self._callbacks.state_dicts(),
+            "stopped": self._stopped,
+            "stalled": self._stalled,
+        }
+        self._checkpoint.mark(content, self.history)
 
     def _refresh(self) -> None:
         self.iterate = self._method.renew(self.iterate, self._batches.next())
@@ -277,7 +325,7 @@ class _Run:
             "cross_entropy": cross_entropy,
             "accuracy": accuracy,
             "bound": it.bound,
-            "seconds": time.perf_counter() - self._started,
+            "seconds": self._earlier + time.perf_counter() - self._started,
             "rejected_updates": log.rejected_updates,
             "line_search_evaluations": log.line_search_evaluations,
             "skipped_updates": log.skipped_updates,
@@ -299,15 +347,8 @@ class _Run:
         return fell / earlier["objective"] if fell > 0.0 else 0.0
 
 
-def _says_stop(answer: Any) -> bool:
-    """True, as Python, NumPy or PyTorch writes it. Anything else that a callback returns means nothing."""
-    if isinstance(answer, Tensor) and answer.dtype == torch.bool and answer.numel() == 1:
-        return bool(answer)
-    return isinstance(answer, bool | np.bool_) and bool(answer)
-
-
 def _validation(pair: Any, network: Network) -> Batch:
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
+    if not isinstance(pair, tuple | list) or len(pair) not in (2, 3):
         raise ValueError(f"validation must be a pair (X, y), but is a {type(pair).__name__}.")
     try:
         return Source(*pair).batch(None, network)
@@ -323,6 +364,7 @@ def _check_options(
     time_limit: float | None,
     tolerance: float | None,
     seed: int,
+    checkpoint_every: float,
 ) -> None:
     _check_count("sweeps", sweeps)
     _check_count("refresh_every", refresh_every)
@@ -340,14 +382,8 @@ def _check_options(
         raise ValueError(f"tolerance={tolerance!r} must be zero or a positive number, or None.")
     if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise ValueError(f"seed={seed!r} must be an integer from 0 to 2^63 − 1.")
-
-
-def _check_callbacks(callbacks: Any) -> None:
-    if not isinstance(callbacks, list | tuple):
-        raise ValueError(f"callbacks={callbacks!r} must be a list of functions.")
-    for callback in callbacks:
-        if not callable(callback):
-            raise ValueError(f"callbacks holds {callback!r}, which cannot be called.")
+    if not isinstance(checkpoint_every, numbers.Real) or not checkpoint_every >= 0.0:
+        raise ValueError(f"checkpoint_every={checkpoint_every!r} must be a number of seconds, zero for every sweep.")
 
 
 def _check_count(name: str, value: Any) -> None:

@@ -7,14 +7,17 @@ a message for people. Its module has `add(commands)`, which declares its argumen
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import warnings
 from collections.abc import Sequence
 from types import ModuleType
+from typing import TextIO
 
 from lysep import __version__
-from lysep.cli import bench, data, report, reproduce
+from lysep.cli import bench, data, models, report, reproduce, train
 
-_GROUPS: tuple[ModuleType, ...] = (data, reproduce, report, bench)
+_GROUPS: tuple[ModuleType, ...] = (train, models, data, reproduce, report, bench)
 
 EXIT_FAILED = 1  # argparse exits with 2 on bad usage by itself
 EXIT_INTERRUPTED = 130  # as shells have it: 128 + SIGINT
@@ -32,18 +35,39 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the return value is the exit code."""
-    arguments = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    for argument in given:
+        if argument.startswith("--") and argument.endswith("=--"):  # argparse would make an empty list of it
+            parser().error(f"argument {argument[:-3]}: '--' is no value")
+    arguments = parser().parse_args(given)
     try:
-        arguments.run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show
+            arguments.run(arguments)
     except KeyboardInterrupt:
         print("lysep: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
+        return EXIT_FAILED
     except Exception as error:
         if arguments.debug:
             raise
         print(f"lysep: error: {_one_line(error)}", file=sys.stderr)
         return EXIT_FAILED
     return 0
+
+
+def _show(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as people want it: what, not where."""
+    print(f"lysep: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _one_line(error: Exception) -> str:

@@ -16,7 +16,8 @@ from lysep.state import State, restart
 E = TypeVar("E", bound=Evaluated)
 
 Memory = Mapping[str, Tensor | float]
-"""What a method carries from one sweep to the next, by name. Plain tensors and numbers, so that a run can be saved."""
+"""What a method carries from one sweep to the next, by name. Plain tensors and numbers, so that a run can be saved,
+and never changed in place."""
 
 
 @dataclass

@@ -26,7 +26,8 @@ from lysep.state import State
 
 _MAX_TRIALS = 15  # the damping grows by 4 each time: 4^15 = 1e9 is where rounding begins
 _LEAST_DAMPING = 1e-6
-_DAMPING, _LOSS, _EXPECTED = "damping", "loss", "expected"  # what is remembered, beside the last step
+_MOST_DAMPING = 10.0  # beyond it, only a rejection damps more: steps that samples disagree on shall be small, not stop
+_DAMPING, _EXPECTED, _GAINED, _REACHED = "damping", "expected", "gained", "reached"  # remembered, beside the last step
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,13 @@ class Fast(Method[Point]):
 
     def sweep(self, iterate: Point, memory: Memory) -> tuple[Point, Memory, SweepLog]:
         log = SweepLog()
-        damping = _adapted(memory, iterate)
         rho, deltas = gains(iterate)
+        damping = float(memory[_DAMPING])
         coupling = Coupling(rho, separate(iterate, rho, deltas, damping), _last_steps(memory, len(deltas)))
+        if _EXPECTED in memory:
+            unseen = iterate.total / iterate.samples != memory[_REACHED]
+            gained = coupling.gained() / iterate.samples if unseen else float(memory[_GAINED])
+            damping = _adapted(damping, gained / float(memory[_EXPECTED]))
         for _ in range(_MAX_TRIALS):
             steps, expected = coupling.solve(damping)
             if not expected > 0.0:
@@ -83,7 +88,7 @@ class Fast(Method[Point]):
             log.line_search_evaluations += 1
             candidate = moved(iterate, steps)
             if candidate.total < iterate.total:
-                return candidate, _remembered(iterate, damping, expected, steps), log
+                return candidate, _remembered(iterate, candidate, damping, expected, steps), log
             log.rejected_updates += 1
             damping *= 4.0
         return iterate, memory, log
@@ -99,24 +104,22 @@ def moved(point: Point, steps: list[Tensor]) -> Point:
     return Point(point.network, weights, biases, point.batch)
 
 
-def _adapted(memory: Memory, now: Point) -> float:
-    """Levenberg and Marquardt: less damping where the loss fell about as much as the linearized problem promised.
-
-    What the last step gained is judged on the samples of this sweep. In a full batch they are the same; mini-batches
-    judge it on samples that it has not seen, and damp as much as their size asks for.
-    """
-    if _LOSS not in memory:  # the first sweep
-        return float(memory[_DAMPING])
-    damping, expected = float(memory[_DAMPING]), float(memory[_EXPECTED])
-    gained = float(memory[_LOSS]) - now.total / now.samples
-    if gained > 0.5 * expected:
+def _adapted(damping: float, kept: float) -> float:
+    """Levenberg and Marquardt: less damping where the loss fell about as much as the linearized problem promised."""
+    if kept > 0.5:
         return max(0.4 * damping, _LEAST_DAMPING)
-    return 4.0 * damping if gained < 0.15 * expected else damping
+    return max(damping, min(4.0 * damping, _MOST_DAMPING)) if kept < 0.15 else damping
 
 
-def _remembered(before: Point, damping: float, expected: float, steps: list[Tensor]) -> Memory:
-    loss = {_LOSS: before.total / before.samples, _EXPECTED: expected / before.samples}
-    return {_DAMPING: damping} | loss | {f"step.{l}": step for l, step in enumerate(steps)}
+def _remembered(before: Point, after: Point, damping: float, expected: float, steps: list[Tensor]) -> Memory:
+    samples = before.samples
+    return {
+        _DAMPING: damping,
+        _EXPECTED: expected / samples,
+        _GAINED: (before.total - after.total) / samples,
+        _REACHED: after.total / samples,
+        **{f"step.{l}": step for l, step in enumerate(steps)},
+    }
 
 
 def _last_steps(memory: Memory, layers: int) -> list[Tensor] | None:

@@ -1,7 +1,7 @@
 """A start measured on the data: one forward pass, every layer's weights scaled to what it sees.
 
 Behind many contracting layers features hardly vary from sample to sample, behind large weights they saturate: in both
-no gain reaches the layers below. A measured layer's units have pre-activations of mean 0 and standard deviation 0.5,
+no gain reaches the layers below. A measured layer's units have pre-activations of mean 0 and standard deviation 0.35,
 and then a bias uniform in ±0.3, so that no symmetry of the activation remains.
 """
 
@@ -16,7 +16,7 @@ from lysep.network import Layer
 from lysep.objective import Point
 from lysep.sums import weighted_mean
 
-_SPREAD, _BIAS = 0.5, 0.3
+_SPREAD, _BIAS = 0.35, 0.3
 _COLLAPSED = 0.1  # standard deviation of a layer's median unit
 _SATURATED = 0.05  # mean slope of the activation, of its largest
 _LEARNED = 0.9  # of the cross-entropy of guessing by class frequency: below it, a model is not touched

@@ -13,7 +13,8 @@ each found by trial on the circle problem (docs/start.md):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -48,12 +49,24 @@ def fnn(
     dtype: torch.dtype = torch.float64,
 ) -> nn.Sequential:
     """The network (L, M) = (depth, width) of eq. (3.1): depth − 1 hidden layers and a head without bias."""
-    sizes = [inputs, *[width] * (depth - 1), classes]
+    return chain([inputs, *[width] * (depth - 1), classes], activation=activation, start=start, seed=seed, dtype=dtype)
+
+
+def chain(
+    sizes: Sequence[int],
+    *,
+    activation: type[nn.Module] = nn.Tanh,
+    start: Start = "separation",
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+    head_bias: bool = False,
+) -> nn.Sequential:
+    """Dense layers from sizes[0] features over hidden layers to sizes[-1] classes."""
     draw = _Drawing(start, seed, dtype)
     modules: list[nn.Module] = []
-    for l in range(depth - 1):
-        modules += [draw.layer(min(l, 1), nn.Linear, sizes[l], sizes[l + 1]), activation()]
-    return nn.Sequential(*modules, draw.layer(2, nn.Linear, sizes[-2], classes, bias=False))
+    for l, (fan_in, fan_out) in enumerate(pairwise(sizes[:-1])):
+        modules += [draw.layer(min(l, 1), nn.Linear, fan_in, fan_out), activation()]
+    return nn.Sequential(*modules, draw.layer(2, nn.Linear, sizes[-2], sizes[-1], bias=head_bias))
 
 
 def cnn(

@@ -123,7 +123,10 @@ def _train(s: Specification, model: nn.Module, data: Split, recorder: _Recorder,
             raise ArithmeticError(f"{result.status.message} (sweep {recorder.sweeps})")
         return result.status.message
     per_step = ITERATIONS_PER_STEP.get(s["method"], 1)
-    full_batch = s["batch_size"] is None
+
+    def stalled(_: object = None) -> bool:
+        return s["method"] == "lbfgs" and s["batch_size"] is None and recorder.stands_still
+
     minimize_cross_entropy(
         model,
         *_training_data(s, model, data, device),
@@ -132,12 +135,14 @@ def _train(s: Specification, model: nn.Module, data: Split, recorder: _Recorder,
         max(1, s["sweeps"] // per_step),
         batch_size=s["batch_size"],
         refresh_every=max(1, s["refresh_every"] // per_step),
-        callbacks=[recorder, lambda _: per_step > 1 and full_batch and recorder.stands_still],
+        callbacks=[recorder, stalled],
         seed=s["seed"],
     )
-    if recorder.sweeps < s["sweeps"] // per_step * per_step and not recorder.stands_still:
+    if stalled():
+        return lysep.Status.STALLED.message
+    if recorder.sweeps < s["sweeps"] // per_step * per_step:
         raise ArithmeticError(f"the loss is not finite (iteration {recorder.sweeps})")
-    return lysep.Status.STALLED.message if recorder.stands_still else lysep.Status.COMPLETED.message
+    return lysep.Status.COMPLETED.message
 
 
 def _training_data(s: Specification, model: nn.Module, data: Split, device: str) -> tuple[Tensor, Tensor]:

@@ -7,14 +7,11 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from lysep.studies.paper import METHODS, Cell, Table
 from lysep.studies.runs import Run
 from lysep.studies.tables import Entry, Row, entries, heads
-
-if TYPE_CHECKING:
-    from lysep.studies.report import Grid
+from lysep.studies.tuning import Trials
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1b; --soft: #666; --line: #ddd; --paper: #fff; --shade: #f6f6f4;
@@ -63,13 +60,13 @@ over seeds. Drawn from run files by <code>lysep report</code>.</p>
 """
 
 
-def table(table: Table, found: Sequence[Row | Cell], notes: Sequence[str], grids: Sequence[Grid]) -> str:
+def table(table: Table, found: Sequence[Row | Cell], notes: Sequence[str], tried: Sequence[Trials]) -> str:
     warning = '<p class="warn">Stand-in data: not the paper\'s.</p>' if table.stand_in else ""
     body = "".join(_row(table, row, _begins(found, place)) for place, row in enumerate(found))
     said = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return (
         f'<section id="{table.slug}"><h2>{escape(table.title)}</h2>{warning}<div class="wide"><table>{_heads(table)}'
-        f'<tbody>{body}</tbody></table></div><ul class="notes">{said}</ul>{_grids(grids)}</section>\n'
+        f'<tbody>{body}</tbody></table></div><ul class="notes">{said}</ul>{_tuning(tried)}</section>\n'
     )
 
 
@@ -111,25 +108,24 @@ def _entry(entry: Entry, name: str) -> str:
     return f'<td class="{"good" if entry.reached else "bad"}">{escape(entry.text)}</td>'
 
 
-def _grids(grids: Sequence[Grid]) -> str:
-    if not grids:
+def _tuning(tried: Sequence[Trials]) -> str:
+    if not tried:
         return ""
     return (
         "<details><summary>How starts and learning rates were chosen</summary><p>Mean training loss over the last "
         "quarter of short runs, on samples (where they are drawn) and seeds that are not reported; the lowest is taken."
-        f"</p>{''.join(map(_grid, grids))}</details>"
+        f"</p>{''.join(map(_grid, tried))}</details>"
     )
 
 
-def _grid(grid: Grid) -> str:
+def _grid(grid: Trials) -> str:
     starts = sorted({start for start, _ in grid.losses})
     rates = sorted({rate for _, rate in grid.losses}, key=lambda rate: rate or 0.0)
-    lowest = min(grid.losses, key=grid.losses.__getitem__)
     top = "".join(f"<th>{'loss' if rate is None else f'{rate:g}'}</th>" for rate in rates)
     body = "".join(
         f'<tr><td class="text">{start}</td>'
         + "".join(
-            f"<td{' class=chosen' if (start, rate) == lowest else ''}>{_loss(grid.losses.get((start, rate)))}</td>"
+            f"<td{' class=chosen' if (start, rate) == grid.lowest else ''}>{_loss(grid.losses.get((start, rate)))}</td>"
             for rate in rates
         )
         + "</tr>"

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 
 from lysep.studies import figures, page
-from lysep.studies.paper import ALL_TABLES, FIGURES, METHODS, SEEDS, SWEEPS, TUNING_DATA_SEED, Cell, Table
+from lysep.studies.paper import ALL_TABLES, FIGURES, METHODS, SEEDS, SWEEPS, Cell, Table
 from lysep.studies.runs import Run, Store
-from lysep.studies.tables import Row, markdown, missed, rows
-from lysep.studies.tuning import late_loss
+from lysep.studies.tables import Row, apart, markdown, rows
+from lysep.studies.tuning import Trials, trials
 
 CAPTIONS = {
     "figure1": "Figure 1: the test samples of the circle problem with their labels. The line is the true boundary.",
@@ -26,20 +24,6 @@ CAPTIONS = {
 }
 
 
-_Kind = tuple[tuple[int, int], str, int]  # network, method, iterations
-
-
-@dataclass(frozen=True)
-class Grid:
-    """What a method chose from on one network: the mean loss by start and learning rate; infinite if a run failed."""
-
-    network: tuple[int, int]
-    method: str
-    sweeps: int
-    seeds: int
-    losses: dict[tuple[str, float | None], float]
-
-
 def write_report(store: Store, out: Path) -> Path:
     """Draw everything that the runs allow, and say what they do not. Returns the page."""
     runs = list(store)
@@ -48,10 +32,13 @@ def write_report(store: Store, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     tables = {table: rows(table, runs) for table in ALL_TABLES}
     shown = {table: found for table, found in tables.items() if not table.stand_in or _rows(found)}
-    sections = [page.table(table, found, notes(table, found), grids(table, runs)) for table, found in shown.items()]
+    sections = []
     for table, found in shown.items():
-        said = "".join(f"- {note}\n" for note in notes(table, found))
-        (out / f"{table.slug}.md").write_text(f"# {table.title}\n\n{markdown(table, found)}\n{said}")
+        tried = trials(table, runs)
+        said = notes(table, found, tried)
+        sections.append(page.table(table, found, said, tried))
+        listed = "".join(f"- {note}\n" for note in said)
+        (out / f"{table.slug}.md").write_text(f"# {table.title}\n\n{markdown(table, found)}\n{listed}")
     by_cell = {row.cell: row for found in tables.values() for row in _rows(found)}
     sections += [_figure(name, by_cell, out) for name in FIGURES]
     sections += [page.failures(runs), page.machines(machines(runs))]
@@ -85,33 +72,54 @@ def _range(values: Sequence[int]) -> str:
     return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
 
 
-def notes(table: Table, found: Sequence[Row | Cell]) -> list[str]:
+def notes(table: Table, found: Sequence[Row | Cell], tried: Sequence[Trials]) -> list[str]:
     """What a reader must know of the rows: what they can be compared with, what was not reached, what was not run."""
-    done = _rows(found)
-    said = [_COMPARED["stand-in" if table.stand_in else "full" if table.batch_size is None else "batches"]]
-    if not table.stand_in and done:
-        worse = missed(table, found)
+    done, missing = _rows(found), _missing(found)
+    return [
+        _COMPARED["stand-in" if table.stand_in else "full" if table.batch_size is None else "batches"],
+        *(_beside_the_paper(table, done) if done and not table.stand_in else []),
+        *_edges(tried),
+        *([f"Not run: {'; '.join(missing)}."] if missing else []),
+        *_fewer("seeds", SEEDS, [row.seeds + len(row.failed) for row in done]),
+        *_fewer("iterations", SWEEPS, [int(row.specification["sweeps"]) for row in done]),
+        *_ended_early(done),
+        *table.remarks,
+    ]
+
+
+def _beside_the_paper(table: Table, done: Sequence[Row]) -> list[str]:
+    worse, better = apart(table, done, "paper", better=False), apart(table, done, "gd", better=True)
+    said = ["Every LySep row that was run is within two of the paper's standard deviations, or better."]
+    if worse:
+        said = [f"Worse than the paper's LySep row by more than two of its standard deviations: {'; '.join(worse)}."]
+    if better:
         said.append(
-            f"Worse than the paper's LySep row by more than two of its standard deviations: {'; '.join(worse)}."
-            if worse
-            else "Every LySep row that was run is within two of the paper's standard deviations, or better."
+            "Gradient descent, which chooses its start here as well as its learning rate, is better than the paper's "
+            f"CE row by more than two of its standard deviations: {'; '.join(better)}."
         )
-    missing = _missing(found)
-    if missing:
-        said.append(f"Not run: {'; '.join(missing)}.")
-    for what, wanted, had in (("seeds", SEEDS, _seeds), ("iterations", SWEEPS, _sweeps)):
-        fewer = Counter(had(row) for row in done if had(row) < wanted)
-        rest = ", ".join(f"{count} rows with {number:,}" for number, count in sorted(fewer.items()))
-        if rest:
-            said.append(f"Fewer {what} than the paper's {wanted:,}: {rest}.")
+    return said
+
+
+def _edges(tried: Sequence[Trials]) -> list[str]:
+    """The choices that a wider grid might better."""
+    ends = [f"({t.network[0]},{t.network[1]}) {METHODS[t.method]} {t.lowest[1]:g}" for t in tried if t.at_an_edge]
+    return [f"Learning rates chosen at the edge of their grid: {'; '.join(ends)}."] if ends else []
+
+
+def _fewer(what: str, wanted: int, had: Sequence[int]) -> list[str]:
+    fewer = sorted(Counter(number for number in had if number < wanted).items())
+    rest = ", ".join(f"{number:,} in {count} row(s)" for number, count in fewer)
+    return [f"Fewer {what} than the paper's {wanted:,}: {rest}."] if fewer else []
+
+
+def _ended_early(done: Sequence[Row]) -> list[str]:
     early = Counter(
         METHODS[row.cell.method] for row in done for run in row.runs if run.outcome.sweeps < run.specification["sweeps"]
     )
-    said += [
-        f"{count} runs of {method} ended early, because no step lowered the loss any more in floating point."
+    return [
+        f"{method}: {count} run(s) ended early, because no step lowered the loss any more in floating point."
         for method, count in early.items()
     ]
-    return [*said, *table.remarks]
 
 
 _COMPARED = {
@@ -143,34 +151,6 @@ def _missing(found: Sequence[Row | Cell]) -> list[str]:
         place if names == methods[place] else f"{place}: {' and '.join(METHODS[name] for name in names)}"
         for place, names in missing.items()
     ]
-
-
-def _seeds(row: Row) -> int:
-    return row.seeds + len(row.failed)
-
-
-def _sweeps(row: Row) -> int:
-    return int(row.specification["sweeps"])
-
-
-def grids(table: Table, runs: Iterable[Run]) -> list[Grid]:
-    """What the methods chose their start and learning rate from, network by network."""
-    losses: dict[_Kind, dict[tuple[str, float | None], list[float]]] = defaultdict(lambda: defaultdict(list))
-    seeds: dict[_Kind, set[int]] = defaultdict(set)
-    for run in runs:
-        s = run.specification
-        if s["problem"] == table.problem and s["data_seed"] == TUNING_DATA_SEED:
-            first, second = s["network"]
-            kind = ((first, second), s["method"], s["sweeps"])
-            losses[kind][s["start"], s.get("learning_rate")].append(late_loss(run))
-            seeds[kind].add(s["seed"])
-    longest = {kind[:2]: kind for kind in sorted(losses, key=lambda kind: int(kind[2]))}
-    found = [(longest[key], seeds[longest[key]]) for key in _keys(table) if key in longest]
-    return [Grid(*kind, len(of), {c: mean(v) for c, v in losses[kind].items()}) for kind, of in found]
-
-
-def _keys(table: Table) -> list[tuple[tuple[int, int], str]]:
-    return list(dict.fromkeys((cell.network, cell.method) for cell in table.cells))
 
 
 def machines(runs: Iterable[Run]) -> list[tuple[str, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from lysep.studies.paper import DATA_SEED, METHODS, PRINTED_AS, Cell, Table
 from lysep.studies.paper_values import PaperValue, Place, Spread, paper_values
 from lysep.studies.runs import Run
+from lysep.studies.tuning import trials
 
 _OF_A_RUN = ("seed",)  # what may differ among the runs of one row
 WITHIN = 2.0  # of the paper's standard deviations: as good as the paper
@@ -53,24 +54,32 @@ def comparable(table: Table) -> str:
     return "train" if table.batch_size is None else "last_batch"
 
 
-def rows(table: Table, runs: Iterable[Run]) -> list[Row | Cell]:
+def rows(table: Table, runs: Sequence[Run]) -> list[Row | Cell]:
     """One entry a cell, in the table's order; the cell itself where nothing was run.
 
-    A cell's runs differ by their seed alone. Where several sets of them are there (trials with fewer sweeps, say), the
-    one of most sweeps is taken, and of those the one of most seeds.
+    A row's runs differ by their seed alone. Where several sets of them are there, it is the one of most sweeps; of
+    those, the one with the start and learning rate that did best in the trials; then the one of most seeds.
     """
     sets: dict[Cell, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.specification["problem"] == table.problem and run.specification["data_seed"] == DATA_SEED:
             common = {k: v for k, v in run.specification.items() if k not in _OF_A_RUN}
             sets[_cell(run)][json.dumps(common, sort_keys=True)].append(run)
-    return [_row(cell, list(sets[cell].values())) if cell in sets else cell for cell in table.cells]
+    best = {(tried.network, tried.method): tried.lowest for tried in trials(table, runs)}
+    return [
+        _row(cell, list(sets[cell].values()), best.get((cell.network, cell.method))) if cell in sets else cell
+        for cell in table.cells
+    ]
 
 
-def _row(cell: Cell, sets: Sequence[list[Run]]) -> Row:
-    chosen = max(sets, key=lambda runs: (runs[0].specification["sweeps"], len(runs)))
-    chosen = sorted(chosen, key=lambda run: int(run.specification["seed"]))
-    return Row(cell, [run for run in chosen if run.ok], [run for run in chosen if not run.ok])
+def _row(cell: Cell, sets: Sequence[Sequence[Run]], best: tuple[str, float | None] | None) -> Row:
+    def rank(runs: Sequence[Run]) -> tuple[int, bool, int]:
+        s = runs[0].specification
+        return int(s["sweeps"]), (s["start"], s.get("learning_rate")) == best, len(runs)
+
+    chosen = max(sets, key=rank)
+    ordered = sorted(chosen, key=lambda run: int(run.specification["seed"]))
+    return Row(cell, [run for run in ordered if run.ok], [run for run in ordered if not run.ok])
 
 
 def _cell(run: Run) -> Cell:
@@ -158,11 +167,15 @@ def _text(spread: Spread | None, measure: str) -> str:
 
 
 def _difference(cell: Cell, ours: Spread | None, theirs: Spread | None, measure: str) -> Entry:
-    value = difference(ours, theirs)
-    if value is None:
+    value, worse = difference(ours, theirs), _worse(ours, theirs, measure)
+    if value is None or worse is None:
         return Entry("")
-    worse = value if measure == "cross_entropy" else -value
     return Entry(f"{value:+.1f}", worse <= WITHIN if cell.method == "paper" else None)
+
+
+def _worse(ours: Spread | None, theirs: Spread | None, measure: str) -> float | None:
+    value = difference(ours, theirs)
+    return None if value is None else value if measure == "cross_entropy" else -value
 
 
 def markdown(table: Table, found: Sequence[Row | Cell]) -> str:
@@ -171,10 +184,13 @@ def markdown(table: Table, found: Sequence[Row | Cell]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def missed(table: Table, found: Sequence[Row | Cell]) -> list[str]:
-    """The rows of layer separation that are worse than the paper's by more than two of its standard deviations."""
-    return [
-        entries(table, row)[0].text + ("" if row.cell.time is None else f" at t = {row.cell.time:g}")
-        for row in found
-        if isinstance(row, Row) and any(entry.reached is False for entry in entries(table, row))
-    ]
+def apart(table: Table, found: Sequence[Row | Cell], method: str, better: bool) -> list[str]:
+    """The rows of a method that are better, or worse, than the paper's by more than two of its standard deviations."""
+    names = []
+    for row in found:
+        if isinstance(row, Row) and row.cell.method == method:
+            by = [_worse(*_both(table, row, measure), measure) for measure in _MEASURES]
+            if any(d is not None and (-d if better else d) > WITHIN for d in by):
+                first, second = row.cell.network
+                names.append(f"({first},{second})" + ("" if row.cell.time is None else f" at t = {row.cell.time:g}"))
+    return names

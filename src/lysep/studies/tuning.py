@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
-from lysep.studies.paper import DATA_SEED, GRIDS, TUNING_DATA_SEED, Cell, table_of
+from lysep.studies.paper import DATA_SEED, GRIDS, TUNING_DATA_SEED, Cell, Table, table_of
 from lysep.studies.runs import Run, Store
 
 
@@ -39,7 +41,7 @@ def tuning_specifications(cell: Cell, choice: Choice, effort: Effort) -> list[di
     sweeps = min(effort.tuning_sweeps, table.tuning_sweeps, effort.sweeps)
     return [
         table.tuning_cell(cell).specification(seed, sweeps, TUNING_DATA_SEED, choice.start, **choice.options)
-        for seed in effort.tuning_seeds
+        for seed in effort.tuning_seeds[: table.tuning_seeds]
     ]
 
 
@@ -81,3 +83,44 @@ def reported_specifications(cell: Cell, choice: Choice, effort: Effort) -> list[
         cell.specification(seed, effort.sweeps, DATA_SEED, choice.start, **choice.options)
         for seed in range(effort.seeds)
     ]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What a method chose from on one network: the mean loss by start and learning rate; infinite if a run failed."""
+
+    network: tuple[int, int]
+    method: str
+    sweeps: int
+    seeds: int
+    losses: dict[tuple[str, float | None], float]
+
+    @property
+    def lowest(self) -> tuple[str, float | None]:
+        return min(self.losses, key=self.losses.__getitem__)
+
+    @property
+    def at_an_edge(self) -> bool:
+        """Whether a learning rate beyond those of the grid might have done better still."""
+        rates = {rate for _, rate in self.losses if rate is not None}
+        return len(rates) > 2 and self.lowest[1] in (min(rates), max(rates))
+
+
+def trials(table: Table, runs: Iterable[Run]) -> list[Trials]:
+    """What was tried of every network and method, in the table's order; of trials of several lengths the longest."""
+    losses: dict[_Kind, dict[tuple[str, float | None], list[float]]] = defaultdict(lambda: defaultdict(list))
+    seeds: dict[_Kind, set[int]] = defaultdict(set)
+    for run in runs:
+        s = run.specification
+        if s["problem"] == table.problem and s["data_seed"] == TUNING_DATA_SEED:
+            first, second = s["network"]
+            kind = ((first, second), s["method"], s["sweeps"])
+            losses[kind][s["start"], s.get("learning_rate")].append(late_loss(run))
+            seeds[kind].add(s["seed"])
+    longest = {kind[:2]: kind for kind in sorted(losses, key=lambda kind: kind[2])}
+    keys = dict.fromkeys((cell.network, cell.method) for cell in table.cells)
+    kinds = [longest[key] for key in keys if key in longest]
+    return [Trials(*kind, len(seeds[kind]), {c: mean(v) for c, v in losses[kind].items()}) for kind in kinds]
+
+
+_Kind = tuple[tuple[int, int], str, int]  # network, method, iterations
