@@ -93,7 +93,7 @@ def layer_by_layer(
         active = layer.activation.value(z)
         features = layer.features(active)
         z = layer.link.map(W, features)
-        z = z if b is None else layer.link.add_bias(z, b)
+        z = z if b is None else layer.link.add_bias(z, b, out=z)
         yield active, features, z
 
 

@@ -116,8 +116,8 @@ class Link(ABC):
         """Kᵀ · grad, back to the shape of the features."""
 
     @abstractmethod
-    def add_bias(self, mapped: Tensor, bias: Tensor) -> Tensor:
-        """mapped + b 1ᵀ."""
+    def add_bias(self, mapped: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
+        """mapped + b 1ᵀ, in `out` where it is given."""
 
     @abstractmethod
     def mean(self, values: Tensor, sample_weight: Tensor | None = None) -> Tensor:

@@ -60,8 +60,8 @@ class ConvLink(Link):
             v.copy_(padded[:, :, top : top + height, left : left + width].transpose(0, 1))
         return features
 
-    def add_bias(self, mapped: Tensor, bias: Tensor) -> Tensor:
-        return mapped + bias[:, None, None]
+    def add_bias(self, mapped: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.add(mapped, bias[:, None, None], out=out)
 
     def mean(self, values: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         if sample_weight is None:

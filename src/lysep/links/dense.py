@@ -33,8 +33,8 @@ class DenseLink(Link):
     def adjoint(self, weight: Tensor, grad: Tensor) -> Tensor:
         return (weight.T @ grad.T).T
 
-    def add_bias(self, mapped: Tensor, bias: Tensor) -> Tensor:
-        return mapped + bias
+    def add_bias(self, mapped: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.add(mapped, bias, out=out)
 
     def mean(self, values: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         return weighted_mean(values, sample_weight).to(values.dtype)
@@ -81,5 +81,5 @@ class DenseRegression(Regression):
         self.gram, self.moment = u @ u.T, self._d.double() @ u.T
 
     def effects(self, steps: Tensor) -> Tensor:
-        moved = (steps.flatten(0, 1).to(self._u.dtype) @ self._u).unflatten(0, steps.shape[:2])
-        return moved.mul_(self._d).sum(1)
+        moved = steps.flatten(0, 1).to(self._u.dtype) @ self._u
+        return moved.reshape(len(steps), *self._d.shape).mul_(self._d).sum(1)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from lysep.data import Batch
@@ -76,7 +77,10 @@ class Fast(Method[Point]):
         log = SweepLog()
         rho, deltas = gains(iterate)
         damping = float(memory[_DAMPING])
-        coupling = Coupling(rho, separate(iterate, rho, deltas, damping), _last_steps(memory, len(deltas)))
+        try:
+            coupling = Coupling(rho, separate(iterate, rho, deltas, damping), _last_steps(memory, len(deltas)))
+        except torch.linalg.LinAlgError:  # features or gains so large that their products overflow
+            return iterate, memory, log
         if _EXPECTED in memory:
             unseen = iterate.total / iterate.samples != memory[_REACHED]
             gained = coupling.gained() / iterate.samples if unseen else float(memory[_GAINED])

@@ -29,7 +29,7 @@ _SAMPLED = 700  # samples that B is made from: it may be anything, and a rough s
 
 @dataclass(frozen=True)
 class Separated:
-    """The problems of all layers of one shape, stacked: matrices in float64, and the solutions D (outputs × columns)."""
+    """The problems of all layers of one shape, stacked: matrices in float64, solutions D (outputs × columns)."""
 
     layers: list[int]
     regressions: list[Regression]
