@@ -11,7 +11,7 @@ help:
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make test-browser  look at the report in headless Chromium, which must be there (apt-get install chromium)"
 	@echo "make docs     the documentation as a site, in build/site"
-	@echo "make bench    one sweep against one Adam step, and where the time goes"
+	@echo "make bench    what a sweep costs on this machine; lysep bench compares more (docs/bench.md)"
 	@echo "make targets  the circle and digits figures of benchmarks/results (about an hour; may be stopped and continued)"
 	@echo "make setup    only create the environment in .venv"
 	@echo "make clean    remove .venv and caches"
@@ -42,7 +42,7 @@ docs: setup
 	$(BIN)/mkdocs build --strict
 
 bench: setup
-	$(BIN)/python benchmarks/sweep_cost.py
+	$(BIN)/lysep bench cost -o build/bench
 
 targets: setup
 	$(BIN)/python benchmarks/targets.py

@@ -11,9 +11,9 @@ import lysep
 from lysep.baselines import OPTIMIZERS, minimize_cross_entropy
 from lysep.problems import circle, fnn
 from lysep.scoring import score
-from small import plain_scores
+from small import plain_scores, same
 
-RATES = {"gd": 0.1, "momentum": 0.05, "adam": 0.01, "lbfgs": 1.0, "muon": 0.01}
+RATES = {"gd": 0.1, "momentum": 0.05, "adam": 0.01, "lbfgs": 1.0, "lbfgs-single": 1.0, "muon": 0.01}
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -107,3 +107,30 @@ def test_a_model_that_returns_nan_is_never_right():
     result = score(broken, torch.ones(3, 2), torch.tensor([0, 1, 0]))
     assert result.cross_entropy != result.cross_entropy
     assert result.accuracy == 0.0
+
+
+def test_lbfgs_by_single_iterations_is_pytorchs_own_and_evaluates_no_point_twice():
+    data, ours = circle(train=200), fnn(3, 6, start="pytorch")
+    theirs, seen = copy.deepcopy(ours), []
+    ours.register_forward_hook(lambda *_: seen.append([p.detach().clone() for p in ours.parameters()]))
+    minimize_cross_entropy(ours, data.X_train, data.y_train, "lbfgs-single", 1.0, steps=15)
+
+    def closure():
+        theirs.zero_grad()
+        loss = F.cross_entropy(theirs(data.X_train), data.y_train)
+        loss.backward()
+        return loss
+
+    options = {"history_size": 20, "line_search_fn": "strong_wolfe", "tolerance_grad": 0.0, "tolerance_change": 0.0}
+    torch.optim.LBFGS(theirs.parameters(), 1.0, max_iter=15, max_eval=400, **options).step(closure)
+    assert same([p.detach() for p in ours.parameters()], [p.detach() for p in theirs.parameters()])
+    assert not any(same(a, b) for i, a in enumerate(seen) for b in seen[:i])
+
+
+def test_lbfgs_remembers_nothing_of_an_earlier_batch():
+    data, model, seen = circle(train=200), fnn(3, 6, start="pytorch"), []
+    model.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    options = {"batch_size": 50, "refresh_every": 1}
+    history = minimize_cross_entropy(model, data.X_train, data.y_train, "lbfgs-single", 1.0, 5, **options)
+    firsts = [X for place, X in enumerate(seen) if place == 0 or X is not seen[place - 1]]
+    assert len(firsts) == len(history) == 5

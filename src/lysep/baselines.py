@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +19,17 @@ COLUMNS = ("sweep", "cross_entropy", "accuracy", "seconds")
 
 Closure = Callable[[], Tensor]
 
+_LINE_SEARCH = 25  # evaluations at most, PyTorch's own default
+
 
 class Stepper:
-    """One or more PyTorch optimizers that step together: what Muon, which takes matrices only, needs for the biases."""
+    """One or more PyTorch optimizers that step together: what Muon, which takes matrices only, needs for the biases.
 
-    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
-        self.optimizers = optimizers
+    `revisits`: whether a step begins by evaluating again what the step before it evaluated.
+    """
+
+    def __init__(self, *optimizers: torch.optim.Optimizer, revisits: bool = False) -> None:
+        self.optimizers, self.revisits = optimizers, revisits
 
     def step(self, closure: Closure) -> None:
         if len(self.optimizers) == 1:
@@ -36,14 +43,20 @@ class Stepper:
 MakeStepper = Callable[[Iterable[nn.Parameter], float], Stepper]
 
 
-def _lbfgs(parameters: Iterable[nn.Parameter], lr: float) -> Stepper:
-    # Twenty iterations a step are PyTorch's default. Its tolerances would end a step early and the next one would
-    # begin with the same; without them the line search alone decides.
-    return Stepper(
-        torch.optim.LBFGS(
-            parameters, lr, history_size=20, line_search_fn="strong_wolfe", tolerance_grad=0.0, tolerance_change=0.0
-        )
+def _lbfgs(parameters: Iterable[nn.Parameter], lr: float, max_iter: int, max_eval: int) -> Stepper:
+    # PyTorch's tolerances would end a step early and the next one would begin with the same; without them the line
+    # search alone decides.
+    lbfgs = torch.optim.LBFGS(
+        parameters,
+        lr,
+        max_iter=max_iter,
+        max_eval=max_eval,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+        tolerance_grad=0.0,
+        tolerance_change=0.0,
     )
+    return Stepper(lbfgs, revisits=True)
 
 
 def _muon(parameters: Iterable[nn.Parameter], lr: float) -> Stepper:
@@ -62,10 +75,14 @@ OPTIMIZERS: dict[str, MakeStepper] = {
         torch.optim.SGD(parameters, lr=lr, momentum=0.9, nesterov=True, fused=True)
     ),
     "adam": lambda parameters, lr: Stepper(torch.optim.Adam(parameters, lr=lr, fused=True)),
-    "lbfgs": _lbfgs,
+    "lbfgs": lambda parameters, lr: _lbfgs(parameters, lr, max_iter=20, max_eval=25),  # PyTorch's defaults
+    "lbfgs-single": lambda parameters, lr: _lbfgs(parameters, lr, max_iter=1, max_eval=1 + _LINE_SEARCH),
     "muon": _muon,
 }
-"""By name, as a function of parameters and learning rate. A step of "lbfgs" is up to twenty iterations."""
+"""By name, as a function of parameters and learning rate. A step of "lbfgs" is up to twenty iterations.
+
+One of "lbfgs-single" is a single iteration, so that a run can be looked at after each; it costs no more than before.
+"""
 
 
 @dataclass(frozen=True)
@@ -106,11 +123,11 @@ def minimize_cross_entropy(
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer={optimizer!r} is unknown. Use one of {', '.join(map(repr, OPTIMIZERS))}.")
     history, stepper = History(COLUMNS), OPTIMIZERS[optimizer](model.parameters(), lr)
-    samples = batches(X, y, batch_size, refresh_every, seed)
+    samples, objective = batches(X, y, batch_size, refresh_every, seed), _Objective(model, stepper.revisits)
     started = time.perf_counter()
     with ProgressBar(steps, progress, "step", time_limit=time_limit) as bar:
         for step in range(1, steps + 1):
-            loss, accuracy = _step(model, stepper, *next(samples))
+            loss, accuracy = objective.step(stepper, next(samples))
             row = {"sweep": step, "cross_entropy": loss, "accuracy": accuracy, "seconds": time.perf_counter() - started}
             history.append(row)
             bar.show(row)
@@ -122,21 +139,62 @@ def minimize_cross_entropy(
     return history
 
 
-def _step(model: nn.Module, stepper: Stepper, X: Tensor, y: Tensor) -> tuple[float, float]:
-    """One step; cross-entropy and accuracy where it began."""
-    first: list[Tensor] = []
+class _Evaluation(NamedTuple):
+    parameters: list[Tensor]
+    gradients: list[Tensor | None]
+    loss: Tensor
+    accuracy: Tensor
 
-    def closure() -> Tensor:
-        model.zero_grad()
-        logits = model(X)
+
+class _Objective:
+    """Loss and gradient of the model on the batch of the moment: the closure that optimizers call.
+
+    With `remember`, evaluations are kept for a while and not made again at the same point: L-BFGS begins a step where
+    its last line search ended, and pays for that once.
+    """
+
+    def __init__(self, model: nn.Module, remember: bool) -> None:
+        self._model, self._parameters = model, list(model.parameters())
+        self._known: deque[_Evaluation] = deque(maxlen=1 + _LINE_SEARCH if remember else 0)
+        self._batch: tuple[Tensor, Tensor] | None = None
+        self._first: _Evaluation | None = None
+
+    def step(self, stepper: Stepper, batch: tuple[Tensor, Tensor]) -> tuple[float, float]:
+        """One step; cross-entropy and accuracy where it began."""
+        if batch is not self._batch:
+            self._known.clear()
+        self._batch, self._first = batch, None
+        stepper.step(self)
+        assert self._first is not None  # every optimizer evaluates before it moves
+        return float(self._first.loss), float(self._first.accuracy)
+
+    def __call__(self) -> Tensor:
+        found = next((known for known in reversed(self._known) if self._is_at(known.parameters)), None)
+        if found is None:
+            found = self._evaluate()
+        else:
+            for parameter, gradient in zip(self._parameters, found.gradients, strict=True):
+                parameter.grad = None if gradient is None else gradient.clone()
+        self._first = self._first or found
+        return found.loss
+
+    def _is_at(self, values: list[Tensor]) -> bool:
+        return all(torch.equal(p, value) for p, value in zip(self._parameters, values, strict=True))
+
+    def _evaluate(self) -> _Evaluation:
+        assert self._batch is not None
+        X, y = self._batch
+        self._model.zero_grad()
+        logits = self._model(X)
         loss = F.cross_entropy(logits, y)
         loss.backward()
-        if not first:  # L-BFGS evaluates more than once a step
-            first.extend((loss.detach(), (logits.argmax(1) == y).double().mean()))
-        return loss
-
-    stepper.step(closure)
-    return float(first[0]), float(first[1])
+        accuracy = (logits.argmax(1) == y).double().mean()
+        if self._known.maxlen == 0:
+            return _Evaluation([], [], loss.detach(), accuracy)
+        values = [p.detach().clone() for p in self._parameters]
+        gradients = [None if p.grad is None else p.grad.clone() for p in self._parameters]
+        self._known.append(_Evaluation(values, gradients, loss.detach(), accuracy))
+        return self._known[-1]
 
 
 def batches(X: Tensor, y: Tensor, size: int | None, refresh_every: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,8 +25,14 @@ def describe() -> dict[str, str | int]:
     }
 
 
-def sentence() -> str:
-    d = describe()
+def load() -> float:
+    """How many processes wanted a core in the last minute, on average; NaN where the system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
+
+
+def sentence(description: Mapping[str, Any] | None = None) -> str:
+    """Of this machine, or of one described before."""
+    d = describe() if description is None else description
     return (
         f"{d['cpu']}, {d['cores']} cores, {d['threads']} thread(s); Python {d['python']}, PyTorch {d['torch']}, "
         f"lysep {d['lysep']}"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lysep import head
 
-_AT_ONCE = 10_000  # samples; so that scoring a large test set needs little memory beside it
+_AT_ONCE = 1000  # samples; what stays in the cache is scored almost three times faster than ten thousand at once
 
 
 class Score(NamedTuple):

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import TextIO
 
 from lysep import __version__
-from lysep.cli import data, models, report, reproduce, train
+from lysep.cli import bench, data, models, report, reproduce, train
 
-_GROUPS: tuple[ModuleType, ...] = (train, models, data, reproduce, report)
+_GROUPS: tuple[ModuleType, ...] = (train, models, data, reproduce, report, bench)
 
 EXIT_FAILED = 1  # argparse exits with 2 on bad usage by itself
 EXIT_INTERRUPTED = 130  # as shells have it: 128 + SIGINT

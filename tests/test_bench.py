@@ -1,0 +1,567 @@
+"""`lysep bench` (studies/bench, cli/bench.py): the clock, the choice of settings, what runs say, the tables."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from lysep.cli import main
+from lysep.problems import circle, fnn
+from lysep.studies.bench import cost, counts, figures, own, starts, tables, training, tuning
+from lysep.studies.bench.conduct import Comparison, Entry, Runner, compare
+from lysep.studies.bench.problems import FRACTIONS, HELD_OUT, LADDER, Problem, dense
+from lysep.studies.bench.summary import accuracies, accuracy_at, lowest, seconds_to, spread
+from lysep.studies.bench.training import COLUMNS, Candidate, Recorder, Stopwatch, Task, train
+from lysep.studies.bench.tuning import Family, ranked, tuned
+from lysep.studies.runs import Outcome, Run, Store
+from small import plain_scores
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def small_circle(seed):
+    return circle(seed, train=60, test=30)
+
+
+def small_network(seed, start):
+    return dense(3, 4, 2, 2, seed, start)
+
+
+SMALL = Problem("small", "small (3,4)", (3, 4), small_circle, small_network, budget=1.0, target=1e-2, seeds=2)
+ADAM = Candidate("adam", "pytorch", 0.01)
+
+
+def run_of(curve, *, seed=0, budget=6.0, status="ok", ended="out of time", **named):
+    """A run from (seconds, training cross-entropy, test accuracy)."""
+    history = [(seconds, step, loss, 0.5, loss, accuracy) for step, (seconds, loss, accuracy) in enumerate(curve)]
+    specification = {"problem": "made", "network": [3, 4], "seed": seed, "budget": budget, **named}
+    machine = {"cpu": "made up", "cores": 1, "threads": 1, "python": "3", "torch": "2", "lysep": "0", "load": 0.5}
+    return Run(specification, machine, COLUMNS, history, Outcome(status, ended, len(curve), budget))
+
+
+# -- clock and recorder ------------------------------------------------------------------------------------------------
+
+
+def test_the_stopwatch_stands_still_while_it_is_paused():
+    clock = Clock()
+    watch = Stopwatch(clock)
+    clock.now += 2.0
+    with watch.paused() as seconds:
+        assert seconds == 2.0
+        clock.now += 50.0
+    clock.now += 1.0
+    assert watch.seconds == 3.0
+    watch.start()
+    assert watch.seconds == 0.0
+
+
+def recorder_of(clock, budget=1.0, until=None, spacing=1.5):
+    task = Task(replace(SMALL, spacing=spacing), ADAM, 0, budget, until)
+    return Recorder(task, small_circle(0), Stopwatch(clock))
+
+
+def test_a_model_is_scored_again_only_when_the_clock_has_advanced_by_the_spacing(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(training, "score", lambda model, X, y: setattr(clock, "now", clock.now + 7.0) or (0.5, 0.5))
+    recorder = recorder_of(clock, budget=4.0)
+    steps, model = 0, small_network(0, "pytorch")
+    for steps in itertools.count(1):
+        clock.now += 0.5
+        if recorder(steps, lambda: model):
+            break
+    times = [row[0] for row in recorder.rows]
+    assert times == [0.5, 1.0, 1.5, 2.5, 4.0]  # scoring took 14 seconds each time, off the clock
+    assert (steps, recorder.ended) == (8, "out of time")
+
+
+@pytest.mark.parametrize(("loss", "ended"), [(0.001, "reached the goal"), (math.nan, "diverged")])
+def test_a_run_ends_at_its_goal_and_when_it_diverges(monkeypatch, loss, ended):
+    clock, losses = Clock(), iter([0.5, 0.5, loss, 0.5])
+    monkeypatch.setattr(training, "score", lambda model, X, y: (next(losses), 0.5))
+    recorder, model = recorder_of(clock, until=0.01), small_network(0, "pytorch")
+    clock.now += 0.1
+    assert not recorder(1, lambda: model)
+    clock.now += 0.1
+    assert recorder(2, lambda: model)
+    assert recorder.ended == ended
+
+
+@pytest.mark.parametrize("method", ["adam", "lbfgs-single", "muon", "paper", "fast"])
+def test_a_run_records_the_scores_of_the_model_as_it_was(method):
+    candidate = Candidate(method, "xavier", None if method in ("paper", "fast") else 0.05)
+    run = train(Task(replace(SMALL, spacing=1.0), candidate, 3, 0.15))
+    model = small_network(3, "xavier")
+    data = small_circle(3)
+    expected = (*plain_scores(model, data.X_train, data.y_train), *plain_scores(model, data.X_test, data.y_test))
+    assert run.ok
+    assert run.history[0] == (0.0, 0, *map(pytest.approx, expected))
+    assert run.column("step") == list(range(len(run.history)))
+    assert lowest(run) < expected[0]
+    assert run.history[-1][0] >= 0.15 or run.outcome.ended == "finished by itself"
+
+
+def test_the_curve_of_adam_is_that_of_a_plain_loop():
+    run = train(Task(replace(SMALL, spacing=1.0), ADAM, 5, 0.1))
+    data, model = small_circle(5), small_network(5, "pytorch")
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    for recorded in run.history[1:6]:
+        adam.zero_grad()
+        F.cross_entropy(model(data.X_train), data.y_train).backward()
+        adam.step()
+        assert recorded[2:4] == pytest.approx(plain_scores(model, data.X_train, data.y_train), rel=1e-9)
+
+
+def test_the_measured_start_gives_every_hidden_unit_the_same_spread():
+    model, data = fnn(12, 6, start="pytorch"), circle(train=500)
+    starts.measured(model, data.X_train, data.y_train)
+    z, spreads = data.X_train, []
+    for module in list(model)[:-1]:
+        z = module(z)
+        if isinstance(module, nn.Linear):
+            spreads.append(z.std(0, correction=0))
+            assert bool((z.mean(0).abs() <= 0.3 + 1e-9).all())
+    assert 0.2 < float(spreads[0][0].detach()) < 1.0
+    assert torch.allclose(torch.stack(spreads), spreads[0][0])
+
+
+def test_settings_are_not_chosen_by_test_samples():
+    run = train(Task(SMALL, ADAM, 0, 0.01, tuning=True))
+    data, model = small_circle(0), small_network(0, "pytorch")
+    assert run.history[0][2:4] == pytest.approx(plain_scores(model, data.X_train[:45], data.y_train[:45]))
+    assert run.history[0][4:6] == pytest.approx(plain_scores(model, data.X_train[45:], data.y_train[45:]))
+
+
+def test_a_run_that_ends_by_itself_is_scored_where_it_ended():
+    clock = Clock()
+    recorder, model = recorder_of(clock, spacing=1e9), small_network(0, "pytorch")
+    for step in (1, 2, 3):
+        clock.now += 0.125
+        assert not recorder(step, lambda: model)
+    recorder.finish(model)
+    recorder.finish(model)
+    assert [row[:2] for row in recorder.rows] == [(0.125, 1), (0.375, 3)]
+    assert recorder.ended == "finished by itself"
+
+
+def test_what_goes_wrong_in_training_is_a_failed_run():
+    def broken(seed, start):
+        return nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
+
+    run = train(Task(replace(SMALL, network=broken), Candidate("paper", "pytorch"), 0, 0.1))
+    assert not run.ok
+    assert "BatchNorm1d" in run.outcome.ended
+    assert seconds_to(run, 1e9) == math.inf
+
+
+# -- what is read from runs --------------------------------------------------------------------------------------------
+
+
+def test_seconds_to_a_threshold():
+    run = run_of([(0.0, 0.7, 0), (1.0, 0.01, 0), (2.0, 0.02, 0), (3.0, 0.001, 0)])
+    assert [seconds_to(run, t) for t in (0.7, 0.01, 0.005, 1e-4)] == [0.0, 1.0, 3.0, math.inf]
+    assert lowest(run) == 0.001
+    assert seconds_to(run_of([(0.0, 0.1, 0)], status="failed"), 1.0) == math.inf
+
+
+def test_accuracy_is_that_of_the_last_score_before():
+    run = run_of([(0.0, 1, 0.1), (1.0, 1, 0.5), (2.9, 1, 0.8), (3.1, 1, 0.7), (6.2, 1, 0.99)])
+    assert [accuracy_at(run, t) for t in (0.0, 0.9, 1.0, 3.0, 100.0)] == [0.1, 0.1, 0.5, 0.8, 0.99]
+    assert accuracies(run) == [0.5, 0.8, 0.7]
+    assert FRACTIONS == (1 / 6, 1 / 2, 1.0)
+
+
+def test_quartiles_are_numpys_and_failures_are_infinite():
+    values = [3.0, 1.0, 2.0, 10.0, 7.0, 4.0]
+    assert spread(values)[:3] == pytest.approx(np.percentile(values, [25, 50, 75]))
+    assert spread([1.0, math.inf, 2.0]) == (1.5, 2.0, math.inf, 2, 3)
+    assert spread([math.inf, 1.0, math.inf, 2.0]) == (1.75, math.inf, math.inf, 2, 4)
+    assert spread([math.inf] * 3) == (math.inf, math.inf, math.inf, 0, 3)
+
+
+# -- the choice of settings --------------------------------------------------------------------------------------------
+
+
+def test_more_successes_beat_a_better_median_and_nearness_decides_among_failures():
+    reliable, fast_but_rare, near, far = (Candidate("adam", "pytorch", rate) for rate in (1.0, 2.0, 3.0, 4.0))
+    tried = {
+        far: [run_of([(1.0, 0.6, 0)])] * 3,
+        fast_but_rare: [run_of([(0.1, 1e-3, 0)]), run_of([(0.1, 1e-3, 0)]), run_of([(1.0, 0.5, 0)])],
+        near: [run_of([(1.0, 0.02, 0)])] * 3,
+        reliable: [run_of([(5.0, 1e-3, 0)])] * 3,
+    }
+    assert ranked(tried, 1e-2) == [reliable, fast_but_rare, near, far]
+
+
+def test_without_a_target_held_out_accuracy_decides():
+    low, high = Candidate("adam", "pytorch", 1.0), Candidate("adam", "pytorch", 2.0)
+    tried = {low: [run_of([(0.0, 1e-9, 0.4)])], high: [run_of([(0.0, 1.0, 0.6)])]}
+    assert ranked(tried, None) == [high, low]
+
+
+def seconds_by_rate(task):
+    """A made run that needs as many seconds as its learning rate, and never gets there above two."""
+    rate = task.candidate.lr
+    return run_of([(0.0, 0.7, 0), (rate, 1e-3 if rate <= 2.0 else 0.5, 0)], seed=task.seed, budget=task.budget)
+
+
+def test_all_candidates_are_screened_and_the_best_run_again_on_seeds_that_are_not_reported():
+    candidates = [Candidate("adam", "pytorch", rate) for rate in (3.0, 2.0, 0.5, 1.0, 9.0)]
+    alone = Candidate("paper", "pytorch")
+    families = [Family("A", False, lambda p: candidates), Family("B", True, lambda p: [alone])]
+    asked = []
+
+    def run_all(tasks):
+        asked.extend(tasks)
+        return list(map(seconds_by_rate, tasks))
+
+    assert tuned(families, SMALL, run_all) == {"A": candidates[2], "B": alone}
+    assert [task.candidate.lr for task in asked] == [3.0, 2.0, 0.5, 1.0, 9.0, 0.5, 0.5, 1.0, 1.0]
+    assert all(task.tuning and task.seed >= 100 for task in asked)
+    assert {task.budget for task in asked[:5]} == {0.25}
+    assert {task.budget for task in asked[5:]} == {1.0}
+    assert tuning.most_runs(families, SMALL) == (9, 5 * 0.25 + 4 * 1.0)
+
+
+def test_every_optimizer_has_the_same_starts_to_choose_from():
+    for family in (tuning.SGD, tuning.ADAM, tuning.LBFGS, tuning.MUON):
+        candidates = family.candidates(LADDER[0])
+        grid = {(c.method, c.lr, c.start) for c in candidates}
+        methods = {c.method for c in candidates}
+        assert grid == {(m, r, s) for m in methods for r in tuning.RATES[m] for s in ("pytorch", "xavier", "measured")}
+
+
+# -- carrying out ------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_there_is_not_made_again_and_one_that_was_killed_leaves_nothing(tmp_path, monkeypatch):
+    store, made = Store(tmp_path), []
+    tasks = [Task(SMALL, ADAM, seed, 1.0) for seed in range(3)]
+
+    def made_run(task):
+        if task.seed == 2 and len(made) < 3:
+            made.append("killed")
+            raise KeyboardInterrupt
+        made.append(task.seed)
+        return replace(run_of([(0.0, 0.7, 0)]), specification=task.specification)
+
+    monkeypatch.setattr("lysep.studies.bench.conduct.train", made_run)
+    with pytest.raises(KeyboardInterrupt), Runner(store, 1, (3, 3.0), lambda line: None) as runner:
+        runner(tasks)
+    said = []
+    with Runner(store, 1, (3, 3.0), said.append) as runner:
+        runs = runner(tasks)
+    assert made == [0, 1, "killed", 2]
+    assert [run.specification["seed"] for run in runs] == [0, 1, 2]
+    assert len(said) == 1
+    assert said[0].startswith("[3/3] small (3,4), adam 0.01, pytorch start, seed 2")
+    assert "at most 0 s of training left" in said[0]
+
+
+def test_several_jobs_make_the_same_runs(tmp_path):
+    tasks = [Task(LADDER[0], Candidate("adam", "pytorch", 0.01), seed, 0.02) for seed in range(2)]
+    with Runner(Store(tmp_path), 2, (2, 0.04), lambda line: None) as runner:
+        runs = runner(tasks)
+    assert [run.specification["seed"] for run in runs] == [0, 1]
+    data, model = circle(1), fnn(3, 10, start="pytorch", seed=1)
+    assert runs[1].history[0][2] == pytest.approx(plain_scores(model, data.X_train, data.y_train)[0], rel=1e-5)
+
+
+def test_families_that_choose_the_same_share_their_runs():
+    families = [Family(name, True, lambda p: [ADAM]) for name in "AB"]
+    asked = []
+
+    def run_all(tasks):
+        asked.extend(tasks)
+        return list(map(seconds_by_rate, tasks))
+
+    entries = compare(Comparison([SMALL], families), run_all)
+    assert [task.seed for task in asked] == [0, 1]
+    assert entries[0].runs == entries[1].runs
+    assert Comparison([SMALL], families).cost() == (4, 4.0)
+
+
+def test_families_take_turns_seed_by_seed():
+    slow, quick = Candidate("adam", "pytorch", 2.0), Candidate("adam", "pytorch", 1.0)
+    families = [Family("A", True, lambda p: [slow]), Family("B", True, lambda p: [quick])]
+    asked = []
+    compare(Comparison([SMALL], families), lambda tasks: asked.extend(tasks) or list(map(seconds_by_rate, tasks)))
+    assert [(task.seed, task.candidate) for task in asked] == [(0, slow), (0, quick), (1, slow), (1, quick)]
+
+
+# -- tables and pictures -----------------------------------------------------------------------------------------------
+
+OURS, THEIRS = Family("ours", True, lambda p: []), Family("theirs", False, lambda p: [])
+
+
+def times(*seconds):
+    """Runs that reach 1e-2, and no less, in so many seconds; infinite: at 0.5 for ever."""
+    curves = [
+        [(0.0, 0.7, 0.5), (6.0, 0.5, 0.6)] if math.isinf(s) else [(0.0, 0.7, 0.5), (s, 0.01, 0.9)] for s in seconds
+    ]
+    return [run_of(curve, seed=seed) for seed, curve in enumerate(curves)]
+
+
+def entries_of(ours, theirs, problem=SMALL):
+    return [Entry(problem, OURS, ADAM, ours), Entry(problem, THEIRS, ADAM, theirs)]
+
+
+def test_the_ladder_shows_medians_quartiles_and_how_many_got_there():
+    text = "\n".join(tables.ladder(entries_of(times(1.0, 2.0, 3.0), times(4.0, math.inf, 5.0, 6.0))))
+    section = text.split("cross-entropy 0.01\n")[1]
+    assert "| ours | 2 [1.5, 2.5] |" in section
+    assert "| theirs | 5.5 [4.8, –] (3/4) |" in section
+    assert text.count("– (0/3)") == 2  # 1e-3 and 1e-4
+
+
+def test_the_best_optimizer_is_what_the_others_are_measured_by():
+    entries = entries_of(times(1.0, 1.0, 1.0), times(4.0, 4.0, 4.0))
+    entries.append(Entry(SMALL, Family("rare", False, lambda p: []), ADAM, times(0.1, 0.1, math.inf)))
+    line = tables.against_the_best(entries)[-1]
+    assert line == "| small (3,4) | theirs: 4 [4, 4] | 0.25 × |"
+    alone = tables.against_the_best(entries_of(times(1.0, 1.0, math.inf), times(*[math.inf] * 3)))
+    assert alone[-1] == "| small (3,4) | theirs: – (0/3) | gets there alone (2/3) |"
+    assert tables.against_the_best(entries_of(times(math.inf), times(1.0)))[-1].endswith("| – (0/1) |")
+
+
+def test_times_are_also_said_in_sweeps_and_in_steps_of_adam():
+    ours = [run_of([(0.0, 0.7, 0), (1.0, 0.5, 0), (s, 0.01, 0)]) for s in (6.0, 12.0)] + times(math.inf)
+    adam = [run_of([(0.0, 0.7, 0), (2.0, 0.5, 0), (s, 0.4, 0)]) for s in (4.0, 8.0, 6.0)]  # 2, 4 and 3 seconds a step
+    line = tables.in_steps([Entry(SMALL, OURS, Candidate("fast", "pytorch"), ours), Entry(SMALL, THEIRS, ADAM, adam)])[
+        -1
+    ]
+    assert line == "| small (3,4) | ours | 2 [2, –] (2/3) | 4 [3, –] (2/3) |"
+
+
+def losses(entries, measures=lambda problem: tables.time_measures()):
+    return [line for line in tables.verdict(entries, measures) if line]
+
+
+def test_where_layer_separation_loses_is_said_and_where_it_does_not():
+    title, says, first, second = losses(entries_of(times(2.0, 2.0), times(1.0, 1.0)))
+    assert title == "## Where layer separation loses"
+    assert says.startswith("In 2 of 2 comparisons")
+    assert first == "- small (3,4), to 0.0339: theirs 1 [1, 1], against ours 2 [2, 2]."
+    assert "to 0.01" in second
+    assert "In none of 2 comparisons" in losses(entries_of(times(1.0, 1.0), times(2.0, 2.0)))[1]
+    assert "In 2 of 2" in losses(entries_of(times(1.0, math.inf), times(9.0, 9.0)))[1]  # seldom is worse than late
+
+
+def test_accuracy_that_is_lower_is_a_loss_at_that_time():
+    problem = replace(SMALL, target=None, budget=6.0)
+    ours = [run_of([(0.0, 1, 0.1), (0.5, 1, 0.9), (4.0, 1, 0.91)])]
+    theirs = [run_of([(0.0, 1, 0.1), (0.7, 1, 0.8), (4.0, 1, 0.95)])]
+    said = losses(entries_of(ours, theirs, problem), tables.accuracy_measures)
+    assert said[1].startswith("In 1 of 3 comparisons")
+    assert said[2] == "- small (3,4), after 6 s: theirs 95.00% [95.00%, 95.00%], against ours 91.00% [91.00%, 91.00%]."
+    table = tables.held_out(entries_of(ours, theirs, problem))
+    assert table[3].startswith("| method | 1 s | 3 s | 6 s |")
+    assert table[5].startswith("| ours | 90.00% [90.00%, 90.00%] | 90.00% [90.00%, 90.00%] | 91.00% [91.00%, 91.00%] |")
+
+
+def test_every_failure_is_shown():
+    broken = run_of([(0.0, 0.7, 0)], seed=7, status="failed", ended="ValueError: no")
+    lines = tables.failures(entries_of(times(1.0, math.inf), [broken]))
+    assert "| small (3,4) | ours | 1 of 2 | 1: 0.5 |" in lines
+    assert "| small (3,4) | theirs | 1 of 1 | 7: 0.7 (ValueError: no) |" in lines
+    assert tables.failures(entries_of(times(1.0), times(1.0)))[-1] == "None."
+
+
+def test_the_machine_and_its_load_are_said():
+    text = "\n".join(tables.colophon(times(1.0, 2.0)))
+    assert "made up, 1 cores" in text
+    assert "0.5 to 0.5" in text
+
+
+def test_pictures_show_medians_and_who_did_not_get_there():
+    entries = entries_of(times(1.0, 2.0, 3.0), times(math.inf, math.inf, 5.0))
+    panels = figures.ladder(entries).axes
+    assert len(panels) == 4
+    line, *_ = [c for c in panels[1].containers if c.get_label() == "ours"]
+    assert list(line[0].get_ydata()) == [2.0]
+    above = max(max(drawn.get_ydata(), default=0.0) for drawn in panels[1].lines)
+    assert above == 2.0 * SMALL.budget
+    problem = replace(SMALL, target=None, budget=6.0)
+    axes = figures.held_out(entries_of(times(1.0), times(2.0), problem)).axes
+    assert [drawn.get_ydata()[-1] for drawn in axes[0].lines] == [0.9, 0.9]
+
+
+# -- cost --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_arithmetic_of_an_adam_step_is_what_pytorch_counts():
+    sizes, samples = [2, 10, 10, 10, 2], 50
+    model = nn.Sequential(*(m for i, o in itertools.pairwise(sizes) for m in (nn.Linear(i, o), nn.Tanh())))[:-1]
+    with FlopCounterMode(display=False) as counter:
+        F.cross_entropy(model(torch.rand(samples, 2)), torch.zeros(samples, dtype=torch.long)).backward()
+    assert counts.adam_step(sizes, samples, 4).operations == counter.get_total_flops()
+    assert counts.adam_step(sizes, samples, 4).tanhs == samples * 30
+
+
+def test_the_arithmetic_of_a_sweep_counted_by_hand():
+    # 2 → 3 → 2 on 5 samples: forward 6+6, reverse 6, Gram 9+16, right-hand sides 9+8 multiplications a sample
+    work = counts.local_gain_sweep([2, 3, 2], 5, 8)
+    assert work.operations == 2 * 5 * (12 + 6 + 25 + 17)
+    assert work.tanhs == 15
+
+
+def test_needed_time_is_work_over_rates():
+    work, rates = counts.Work(6.0, 4.0, 10.0), counts.Rates(3.0, 2.0, 5.0)
+    assert rates.seconds(work) == 4.0
+    assert rates.seconds_of_memory(work) == 2.0
+    measured = counts.rates(16, 1000, torch.float64)
+    assert all(rate > 1e6 for rate in (measured.operations, measured.tanhs, measured.bytes))
+
+
+def test_the_exponent_of_a_power_is_found():
+    sizes = (1, 10, 40)
+    assert cost.exponent(sizes, [3.0 * size**1.7 for size in sizes]) == pytest.approx(1.7)
+
+
+def test_sweeps_and_steps_take_turns():
+    table = cost.in_turn(torch.float32, ("paper", "adam"), rounds=2)
+    assert len(table) == 2
+    assert all(0.0 < seconds < 1.0 for row in table for seconds in row)
+
+
+def test_a_point_of_growth_knows_time_and_memory_of_its_own_process(tmp_path):
+    points = [cost.Point("adam", 5, 10, samples, steps=4) for samples in (1000, 60_000)]
+    said = []
+    runs = cost.grow(points, Store(tmp_path), said.append)
+    (fast, little), (slow, much) = (runs[point].history[0] for point in points)
+    assert slow > 5 * fast
+    assert much > little + 4 * 60_000 * 10 * 8  # the activations that the backward pass needs
+    assert len(said) == 2
+    assert cost.grow(points, Store(tmp_path), said.append).keys() == runs.keys()
+    assert len(said) == 2
+
+
+# -- own data ----------------------------------------------------------------------------------------------------------
+
+
+def arrays(samples=40, seed=0):
+    X = np.random.default_rng(seed).normal(5.0, 3.0, (samples, 3))
+    return X, np.where(X[:, 0] > 5.0, "yes", "no")
+
+
+def saved(tmp_path, **named):
+    path = tmp_path / "my.npz"
+    np.savez(path, **named)
+    return path
+
+
+def test_own_data_are_scaled_by_what_the_training_samples_are(tmp_path):
+    X, y = arrays()
+    split = own.own_split(saved(tmp_path, X=X, y=y), seed=1)
+    assert (len(split.X_train), len(split.X_test)) == (30, 10)
+    assert np.allclose(split.X_train.mean(0), 0.0)
+    assert np.allclose(split.X_train.std(0), 1.0)
+    back = torch.cat([split.X_train, split.X_test])
+    names = torch.cat([split.y_train, split.y_test])
+    order = np.argsort(back[:, 1].numpy())
+    assert np.array_equal(np.argsort(X[:, 1]).argsort()[np.argsort(X[:, 1])], np.arange(40))
+    assert np.array_equal(names.numpy()[order], (y[np.argsort(X[:, 1])] == "yes").astype(int))
+
+
+def test_own_test_samples_are_taken_as_they_are(tmp_path):
+    X, y = arrays()
+    T, t = arrays(12, seed=1)
+    path = saved(tmp_path, X=X, y=y, X_test=T, y_test=t)
+    split = own.own_split(path, seed=0)
+    assert np.allclose(split.X_test, (T - X.mean(0)) / X.std(0, ddof=1))
+    assert np.array_equal(split.y_test, (t == "yes").astype(int))
+    problems = own.on_own_data(path, "held-out")
+    assert [p.network_name for p in problems] == [(3, 30), (10, 30), (20, 30)]
+    assert problems[0].network(0, "pytorch")(split.X_test).shape == (12, 2)
+    assert [p.network_name for p in own.on_own_data(path, "ladder")] == [p.network_name for p in LADDER]
+    other = saved(tmp_path, X=X + 1.0, y=y)
+    assert own.on_own_data(other, "ladder")[0].digest != problems[0].digest
+
+
+X_, Y_ = arrays()
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ({"X": X_}, "no y"),
+        ({"y": Y_}, "no X"),
+        ({"X": X_, "y": Y_, "X_test": X_}, "no y_test"),
+        ({"X": X_, "y": Y_, "y_test": Y_}, "no X_test"),
+        ({"X": X_[:5], "y": Y_}, "X has 5 samples, but y has 40 labels"),
+        ({"X": X_, "y": Y_.reshape(8, 5)}, "y has shape"),
+        ({"X": X_, "y": np.zeros(40)}, "one class only"),
+        ({"X": np.where(X_ > 9, np.nan, X_), "y": Y_}, "NaN"),
+        ({"X": Y_[:, None], "y": Y_}, "not an array of numbers"),
+        ({"X": X_, "y": Y_, "X_test": X_[:, :2], "y_test": Y_}, "X_test has 2"),
+        ({"X": X_, "y": Y_, "X_test": X_, "y_test": np.full(40, "maybe")}, "'maybe'"),
+        ({"X": np.array([{}] * 40), "y": Y_}, "plain arrays"),
+    ],
+)
+def test_a_file_that_will_not_do_is_refused_with_the_reason(tmp_path, capsys, named, says):
+    path = saved(tmp_path, **named)
+    assert main(["bench", "ladder", "--data", str(path), "-o", str(tmp_path / "out")]) == 1
+    message = capsys.readouterr().err
+    assert says in message
+    assert "my.npz" in message
+    assert "defect" not in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_npz_file_is_refused(tmp_path, capsys):
+    path = tmp_path / "my.npz"
+    path.write_text("a,b\n1,2\n")
+    assert main(["bench", "ladder", "--data", str(path), "-o", str(tmp_path)]) == 1
+    assert "np.savez" in capsys.readouterr().err
+    assert main(["bench", "ladder", "--data", str(tmp_path / "none.npz"), "-o", str(tmp_path)]) == 1
+    assert "none.npz" in capsys.readouterr().err
+    np.save(tmp_path / "one.npy", X_)
+    assert main(["bench", "ladder", "--data", str(tmp_path / "one.npy"), "-o", str(tmp_path)]) == 1
+    assert "np.savez" in capsys.readouterr().err
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["ladder", "held-out"])
+def test_a_rehearsal_writes_table_and_picture_and_does_nothing_twice(tmp_path, capsys, what):
+    command = ["bench", what, "--quick", "--budget", "0.6", "-o", str(tmp_path)]
+    assert main(command) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith(f"{what}: at most ")
+    name = what.replace("-", "_")
+    text = (tmp_path / f"{name}.md").read_text()
+    assert "Where layer separation loses" in text
+    assert "Machine: " in text
+    assert "Error" not in text
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert f"]({name}.png)" in text
+    assert main(command) == 0
+    assert not [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]
+
+
+def test_own_data_go_through_the_same_comparison(tmp_path, capsys):
+    X, y = arrays()
+    path = saved(tmp_path, X=X, y=y)
+    assert main(["bench", "held-out", "--data", str(path), "--quick", "--budget", "0.3", "-o", str(tmp_path)]) == 0
+    assert "my (3,30)" in (tmp_path / "held_out.md").read_text()
+
+
+def test_a_choice_that_leaves_nothing_names_what_there_is(tmp_path, capsys):
+    assert main(["bench", "held-out", "--only", "circle", "-o", str(tmp_path / "out")]) == 1
+    message = capsys.readouterr().err
+    assert all(p.title in message for p in HELD_OUT)
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "ladder", "--seeds", "0", "-o", str(tmp_path)])
+    assert ended.value.code == 2
