@@ -29,7 +29,7 @@ def draw(name: str, rows: Rows) -> Figure | None:
     return _FIGURES[name](name, rows)
 
 
-def _new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -43,7 +43,7 @@ def _rows_of(name: str, rows: Rows) -> list[Row]:
 
 def _labels(name: str, rows: Rows) -> Figure:
     """Figure 1: labels of the test samples, and the true boundary."""
-    figure = _new_figure(4.2, 4.2)
+    figure = new_figure(4.2, 4.2)
     data, axes = load({"problem": "circle", "data_seed": DATA_SEED}), figure.subplots()
     draw_samples(axes, data.X_test, data.y_test)
     draw_circle(axes)
@@ -56,7 +56,7 @@ def _curves(name: str, rows: Rows) -> Figure | None:
     networks = list(dict.fromkeys(row.cell.network for row in found))
     if not networks:
         return None
-    figure = _new_figure(9.5, 3.4 * len(networks))
+    figure = new_figure(9.5, 3.4 * len(networks))
     grid = figure.subplots(len(networks), 2, squeeze=False)
     for (loss, accuracy), network in zip(grid, networks, strict=True):
         for row in (row for row in found if row.cell.network == network):
@@ -119,7 +119,7 @@ def _circle_classification(name: str, rows: Rows) -> Figure | None:
         return None
     networks = list(dict.fromkeys(row.cell.network for row in found))
     methods = list(dict.fromkeys(row.cell.method for row in found))
-    figure = _new_figure(4.0 * len(methods), 4.2 * len(networks))
+    figure = new_figure(4.0 * len(methods), 4.2 * len(networks))
     grid = _blank(figure, len(networks), len(methods))
     for row in found:
         axes = grid[networks.index(row.cell.network), methods.index(row.cell.method)]
@@ -135,7 +135,7 @@ def _interface_classification(name: str, rows: Rows) -> Figure | None:
         return None
     times = [time for time in TABLES["table2"].times if time is not None]
     methods = list(dict.fromkeys(row.cell.method for row in found))
-    figure = _new_figure(3.1 * len(times), 3.3 * (1 + len(methods)))
+    figure = new_figure(3.1 * len(times), 3.3 * (1 + len(methods)))
     grid = _blank(figure, 1 + len(methods), len(times))
     for axes, time in zip(grid[0], times, strict=True):
         axes.set_axis_on()
