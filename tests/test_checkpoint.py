@@ -610,15 +610,15 @@ import lysep
 from small import X, Y, network
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (14000, 14000))
-lysep.fit(network(), X, Y, sweeps=400, checkpoint={str(tmp_path)!r}, checkpoint_every=0.0)
+lysep.fit(network(), X, Y, method="paper", sweeps=400, checkpoint={str(tmp_path)!r}, checkpoint_every=0.0)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 1
     assert "could not be written: File too large" in done.stderr.splitlines()[-1]
     seen = Recorder()
-    result = lysep.fit(network(), X, Y, sweeps=400, callbacks=[seen], checkpoint=tmp_path)
+    result = lysep.fit(network(), X, Y, method="paper", sweeps=400, callbacks=[seen], checkpoint=tmp_path)
     assert 1 < seen.seen[0].sweep < 400
-    assert outcome(result) == outcome(lysep.fit(network(), X, Y, sweeps=400))
+    assert outcome(result) == outcome(lysep.fit(network(), X, Y, method="paper", sweeps=400))
 
 
 @pytest.mark.parametrize("step", STEPS)
