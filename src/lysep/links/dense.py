@@ -76,7 +76,7 @@ class DenseRegression(Regression):
     def __init__(self, features: Tensor, delta: Tensor, rho: Tensor, factors: Tensor, bias: bool) -> None:
         root = factors.sqrt()
         self._u = with_one(features.T).mul_(root) if bias else features.T * root
-        self._d = delta.T * (rho / root.clamp_(min=torch.finfo(root.dtype).tiny))
+        self._d = delta.T * torch.where(root > 0.0, rho / root, 0.0)
         u = self._u.double()
         self.gram, self.moment = u @ u.T, self._d.double() @ u.T
 

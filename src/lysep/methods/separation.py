@@ -23,6 +23,7 @@ RIDGE = 1e-4  # relative to the mean variance of the features; what keeps nearly
 DAMPED = 0.3
 BIAS_RIDGE = 1e-8  # of the ridge, for the bias: features may have any mean
 GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
+_LEAST_VARIANCE = 1e-9  # of a feature's mean square: below it the variance is rounding, which shall decide nothing
 _ROUNDING = 1e-13
 _SAMPLED = 700  # samples that B is made from: it may be anything, and a rough second moment does
 
@@ -114,7 +115,8 @@ def _with_ridge(gram: Tensor, ridge: float, bias: bool) -> Tensor:
     """The ridge is in units of the features' variance, not of their mean, so that an offset does not drown it."""
     diagonal = gram.diagonal(dim1=1, dim2=2) + torch.finfo(gram.dtype).tiny  # without gains there is nothing to solve
     if bias:
-        variances = (diagonal[:, :-1] - gram[:, -1, :-1].square() / diagonal[:, -1:]).clamp_(min=0.0)
+        squares = diagonal[:, :-1]
+        variances = torch.maximum(squares - gram[:, -1, :-1].square() / diagonal[:, -1:], _LEAST_VARIANCE * squares)
         added = (ridge * variances.mean(1, keepdim=True)).repeat(1, gram.shape[1])
         added[:, -1] *= BIAS_RIDGE
     else:
