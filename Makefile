@@ -11,7 +11,7 @@ help:
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make test-browser  look at the report in headless Chromium, which must be there (apt-get install chromium)"
 	@echo "make docs     the documentation as a site, in build/site"
-	@echo "make bench    what a sweep costs on this machine; lysep bench compares more (docs/bench.md)"
+	@echo "make bench    what a sweep costs on this machine and where the time goes; lysep bench compares more (docs/bench.md)"
 	@echo "make targets  the circle and digits figures of benchmarks/results (about an hour; may be stopped and continued)"
 	@echo "make setup    only create the environment in .venv"
 	@echo "make clean    remove .venv and caches"

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lysep.cli import main
 from lysep.problems import circle, fnn
-from lysep.studies.bench import cost, counts, figures, own, starts, tables, training, tuning
+from lysep.studies.bench import cost, counts, figures, own, starts, tables, training, tuning, where
 from lysep.studies.bench.conduct import Comparison, Entry, Runner, compare
 from lysep.studies.bench.problems import FRACTIONS, HELD_OUT, LADDER, Problem, dense
 from lysep.studies.bench.summary import accuracies, accuracy_at, lowest, seconds_to, spread
@@ -398,6 +398,32 @@ def test_pictures_show_medians_and_who_did_not_get_there():
 
 
 # -- cost --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"),
+    [
+        ("aten::tanh", "tanh"),
+        ("aten::tanh_backward", "tanh"),
+        ("aten::addmm", "matrix products"),
+        ("aten::_linalg_eigh", "factorizations"),
+        ("aten::cholesky_solve", "factorizations"),
+        ("aten::copy_", "copies"),
+        ("aten::mul", "other arithmetic"),
+        ("autograd::engine::evaluate_function: AddmmBackward0", "Python and calls"),
+    ],
+)
+def test_every_operation_is_of_one_kind(operation, kind):
+    assert where.kind_of(operation) == kind
+
+
+@pytest.mark.parametrize("method", ["fast", "adam"])
+def test_where_the_time_goes_adds_up_and_is_measured_once(method, tmp_path):
+    shares = where.shares(method, Store(tmp_path))
+    assert sum(shares.values()) == pytest.approx(1.0, abs=1e-4)
+    assert all(share > 0.0 for kind, share in shares.items() if kind != "factorizations")
+    assert shares["tanh"] + shares["matrix products"] > 0.2
+    assert where.shares(method, Store(tmp_path)) == pytest.approx(shares, rel=1e-5)
 
 
 def test_the_arithmetic_of_an_adam_step_is_what_pytorch_counts():

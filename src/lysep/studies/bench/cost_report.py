@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from lysep import machine
-from lysep.studies.bench import counts
+from lysep.studies.bench import counts, where
 from lysep.studies.bench.cost import (
     AT_ONCE,
     AXES,
@@ -47,6 +47,8 @@ def measure(store: Store, say: Callable[[str], None], quick: bool) -> tuple[list
         *_ratios(store, rounds, say),
         "",
         *_needs(store, rounds),
+        "",
+        *_where_the_time_goes(store),
     ]
     runs = grow([point for axis in axes for point in axis.points()], store, say)
     for axis in axes:
@@ -159,6 +161,16 @@ def _needs(store: Store, rounds: int) -> list[str]:
             )
         )
     return lines
+
+
+def _where_the_time_goes(store: Store) -> list[str]:
+    of_method = {method: where.shares(method, store) for method in METHODS}
+    return [
+        "Where the time goes, in float64, as shares under PyTorch's profiler (which makes calls dearer than they are):",
+        "",
+        *header(["", *map(_title, METHODS)]),
+        *(row([kind, *(f"{of_method[method][kind]:.0%}" for method in METHODS)]) for kind in where.KINDS),
+    ]
 
 
 def _growth(axis: Axis, runs: dict[Point, Run]) -> list[str]:
