@@ -65,10 +65,10 @@ def test_the_demo_draws_its_pictures_and_prints_its_table(tmp_path):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "history.csv").read_text().count("\n") == 6
     rows = [line for line in done.stdout.splitlines() if "%" in line]
-    assert len(rows) == 4
+    assert len(rows) == 5
     assert done.stderr == ""
-    for step in range(1, 6):  # without a terminal for a bar, plain lines say how far each of the four methods is
-        assert done.stdout.count(f"  {step} of 5: loss ") == 4
+    for step in range(1, 6):  # without a terminal for a bar, plain lines say how far each of the five methods is
+        assert done.stdout.count(f"  {step} of 5: loss ") == 5
 
 
 PAGES = ["tables.md", "images.md", "continue.md", "when.md"]
