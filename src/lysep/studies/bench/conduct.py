@@ -52,15 +52,12 @@ class Runner:
         self._store, self._jobs, self._say = store, jobs, say
         self._planned, self._left = planned
         self._done = 0
-        self._threads = torch.get_num_threads()
         self._pool = ProcessPoolExecutor(jobs, get_context("spawn"), _begin_worker) if jobs > 1 else None
 
     def __enter__(self) -> Runner:
-        torch.set_num_threads(1)
         return self
 
     def __exit__(self, *_: object) -> None:
-        torch.set_num_threads(self._threads)
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lysep import machine
 from lysep.studies.bench import cost_report, figures, tables
 from lysep.studies.bench.conduct import Comparison, Entry, Runner, Say, compare, duration, shortened
 from lysep.studies.bench.own import on_own_data
@@ -65,12 +66,13 @@ def bench(names: Sequence[str], options: Options, say: Say) -> list[Path]:
     options.out.mkdir(parents=True, exist_ok=True)
     store, written = Store(options.runs), []
     for name, comparison in comparisons.items():
-        with Runner(store, options.jobs, costs[name], say) as runner:
+        with machine.one_thread(), Runner(store, options.jobs, costs[name], say) as runner:
             entries = compare(comparison, runner)
         lines, picture = _document(name, entries)
         written += _write(options.out, name, lines, picture)
     if "cost" in names:
-        lines, picture = cost_report.measure(store, say, options.quick)
+        with machine.one_thread():
+            lines, picture = cost_report.measure(store, say, options.quick)
         written += _write(options.out, "cost", lines, picture)
     return written
 
