@@ -51,7 +51,7 @@ def _cpu() -> str:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch computes in one thread: the seconds of the processor are then those of the work, not of waiting threads."""
+    """PyTorch computes in one thread: the processor's seconds are then those of the work, not of threads that wait."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
