@@ -129,22 +129,7 @@ def _needs(store: Store, rounds: int) -> list[str]:
             ("Adam step", "adam", counts.adam_step),
         ):
             work = count(sizes, SAMPLES, torch.finfo(dtype).bits // 8)
-            needed = speed.seconds(work)
-            lines.append(
-                row(
-                    [
-                        str(dtype).removeprefix("torch."),
-                        name,
-                        f"{work.operations / 1e6:.1f}",
-                        f"{work.tanhs / 1e6:.2f}",
-                        f"{work.bytes / 1e6:.0f}",
-                        f"{1e3 * needed:.2f}",
-                        f"{1e3 * speed.seconds_of_memory(work):.2f}",
-                        f"{1e3 * measured[method]:.2f}",
-                        f"{measured[method] / needed:.1f}",
-                    ]
-                )
-            )
+            lines.append(row([str(dtype).removeprefix("torch."), name, *_need(work, speed, measured[method])]))
         lines.append(
             row(
                 [
@@ -161,6 +146,19 @@ def _needs(store: Store, rounds: int) -> list[str]:
             )
         )
     return lines
+
+
+def _need(work: counts.Work, speed: counts.Rates, measured: float) -> list[str]:
+    needed = speed.seconds(work)
+    return [
+        f"{work.operations / 1e6:.1f}",
+        f"{work.tanhs / 1e6:.2f}",
+        f"{work.bytes / 1e6:.0f}",
+        f"{1e3 * needed:.2f}",
+        f"{1e3 * speed.seconds_of_memory(work):.2f}",
+        f"{1e3 * measured:.2f}",
+        f"{measured / needed:.1f}",
+    ]
 
 
 def _where_the_time_goes(store: Store) -> list[str]:
