@@ -78,7 +78,7 @@ class Fast(Method[Point]):
         rho, deltas = gains(iterate)
         damping = float(memory[_DAMPING])
         try:
-            coupling = Coupling(rho, separate(iterate, rho, deltas, damping), _last_steps(memory, len(deltas)))
+            coupling = Coupling(separate(iterate, rho, deltas, damping), _last_steps(memory, len(deltas)))
         except torch.linalg.LinAlgError:  # features or gains so large that their products overflow
             return iterate, memory, log
         if _EXPECTED in memory:

@@ -8,6 +8,7 @@ gains, ω_n, the squared gain, takes the place of the paper's gap weight, and B 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -25,7 +26,8 @@ BIAS_RIDGE = 1e-8  # of the ridge, for the bias: features may have any mean
 GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
 _LEAST_VARIANCE = 1e-9  # of a feature's mean square: below it the variance is rounding, which shall decide nothing
 _ROUNDING = 1e-13
-_SAMPLED = 700  # samples that B is made from: it may be anything, and a rough second moment does
+_SAMPLED, _A_COLUMN = 500, 20  # the samples at least, and the rows a column, that second moments are made from
+_SHARES = 2.0**32  # of the sample with the largest gain
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,48 @@ def gains(point: Point) -> tuple[Tensor, list[Tensor]]:
     layers = point.network.layers
     for l in reversed(range(1, len(layers))):
         pulled = layers[l].link.pull_back(point.weights[l], deltas[-1])
-        deltas.append(layers[l].activation.derivative(point.aux[l - 1], point.active[l]).mul_(pulled))
+        deltas.append(layers[l].activation.pull_back(point.aux[l - 1], point.active[l], pulled))
     return rho, deltas[::-1]
 
 
 def separate(point: Point, rho: Tensor, deltas: list[Tensor], damping: float) -> list[Separated]:
     """Every layer's problem; layers of equal shape are solved together."""
-    return [_separate(point, rho, deltas, layers, RIDGE + DAMPED * damping) for layers in _by_shape(point)]
+    sample = _sample(deltas[-1], _enough(point, deltas))
+    return [_separate(point, rho, deltas, layers, RIDGE + DAMPED * damping, sample) for layers in _by_shape(point)]
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Some samples for all: their second moments are to be those of all, but for the noise of sampling."""
+
+    chosen: Tensor | slice
+    roots: Tensor
+    """The square root of how many samples each stands for."""
+
+    def of(self, deltas: Tensor) -> Tensor:
+        return per_sample(self.roots, deltas[self.chosen])
+
+
+def _enough(point: Point, deltas: list[Tensor]) -> int:
+    columns = [W[0].numel() / delta[0, 0].numel() for W, delta in zip(point.weights, deltas, strict=True)]
+    return max(_SAMPLED, math.ceil(_A_COLUMN * max(columns)))
+
+
+def _sample(delta: Tensor, size: int) -> _Sample:
+    """Every sample as often as its squared gain in the head says, at equal distances along their running sum.
+
+    Late in training few samples have any gain: they are what must not be missed. Shares are whole numbers because
+    their sums are exact, in whatever order a GPU adds.
+    """
+    if len(delta) <= 2 * size:
+        return _Sample(slice(None), delta.new_ones(len(delta)))
+    gains = delta.double().square().sum(1).clamp_(min=torch.finfo(torch.float64).tiny)
+    shares = (gains * (_SHARES / gains.max())).long() + 1
+    ends = shares.cumsum(0)
+    distance = ends[-1].double() / size
+    places = (torch.arange(size, dtype=torch.float64, device=delta.device) + 0.5) * distance
+    chosen = torch.searchsorted(ends, places.long(), right=True).clamp_(max=len(delta) - 1)  # also if gains are NaN
+    return _Sample(chosen, (distance / shares[chosen]).sqrt())
 
 
 def _by_shape(point: Point) -> list[list[int]]:
@@ -72,24 +109,30 @@ def _by_shape(point: Point) -> list[list[int]]:
     return list(places.values())
 
 
-def _separate(point: Point, rho: Tensor, deltas: list[Tensor], layers: list[int], ridge: float) -> Separated:
+def _separate(
+    point: Point, rho: Tensor, deltas: list[Tensor], layers: list[int], ridge: float, sample: _Sample
+) -> Separated:
     bias = point.network.layers[layers[0]].has_bias
-    metric, root = _roots(torch.stack([_second_moment(deltas[l]) for l in layers]))
-    regressions = []
-    for l, R in zip(layers, root.to(rho.dtype).unbind(), strict=True):
-        link, delta = point.network.layers[l].link, deltas[l]
-        regressions.append(link.regression(point.features[l], delta, rho, _squared_gains(delta, R), bias))
-    gram = _with_ridge(torch.stack([regression.gram for regression in regressions]), ridge, bias)
-    moment = torch.stack([regression.moment for regression in regressions])
+    moments, regressions = [], []
+    for l in layers:
+        link, features, delta = point.network.layers[l].link, point.features[l], deltas[l]
+        moments.append(link.moment(features, per_sample(rho, delta), bias))
+        regressions.append(Regression(link, features[sample.chosen], sample.of(delta), bias))
+    moment = torch.stack(moments)
+    metric, root = _roots(torch.stack([_second_moment(regression.delta) for regression in regressions]))
+    grams = [
+        regression.gram(_squared_gains(regression.delta, R))
+        for regression, R in zip(regressions, root.to(rho.dtype).unbind(), strict=True)
+    ]
+    gram = _with_ridge(torch.stack(grams), ridge, bias)
     factor = torch.linalg.cholesky_ex(gram).L
     solution = -torch.cholesky_solve((root @ (root @ moment)).mT, factor).mT
     return Separated(layers, regressions, gram, metric, moment, solution)
 
 
 def _second_moment(delta: Tensor) -> Tensor:
-    """Σ δ δᵀ over places and samples, or every so many of them: outputs × outputs."""
-    every = max(1, len(delta) // _SAMPLED)
-    by_output = delta[::every].transpose(0, 1).flatten(1).double()
+    """Σ δ δᵀ over places and samples: outputs × outputs."""
+    by_output = delta.transpose(0, 1).flatten(1).double()
     return by_output @ by_output.T
 
 
