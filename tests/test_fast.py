@@ -31,8 +31,8 @@ def point_of(model, X, y, sample_weight=None):
 
 
 def separated(point, damping=1.0):
-    rho, deltas = gains(point)
-    return rho, separate(point, rho, deltas, damping)
+    rho, slopes = gains(point)
+    return rho, separate(point, rho, slopes, damping)
 
 
 def run(point, sweeps, memory=None, method=None):

@@ -75,10 +75,10 @@ class Fast(Method[Point]):
 
     def sweep(self, iterate: Point, memory: Memory) -> tuple[Point, Memory, SweepLog]:
         log = SweepLog()
-        rho, deltas = gains(iterate)
+        rho, slopes = gains(iterate)
         damping = float(memory[_DAMPING])
         try:
-            coupling = Coupling(separate(iterate, rho, deltas, damping), _last_steps(memory, len(deltas)))
+            coupling = Coupling(separate(iterate, rho, slopes, damping), _last_steps(memory, len(slopes)))
         except torch.linalg.LinAlgError:  # features or gains so large that their products overflow
             return iterate, memory, log
         if _EXPECTED in memory:

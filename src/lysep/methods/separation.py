@@ -46,26 +46,25 @@ class Separated:
 
 
 def gains(point: Point) -> tuple[Tensor, list[Tensor]]:
-    """ρ_n = sqrt(r_n) and for every layer δ_n, the gradient of ρ_n in what the layer produces.
+    """ρ_n = sqrt(r_n) and for every layer ρ_n δ_n, δ_n the gradient of ρ_n in what the layer produces.
 
-    Both are times sqrt(w_n) for a sample of weight w_n: every sum over samples is then weighted.
+    ρ and δ are times sqrt(w_n) for a sample of weight w_n: every sum over samples is then weighted.
     """
-    rho, delta = head.gains(point.log_probs, point.labels)
+    rho, slope = head.gains(point.log_probs, point.labels)
     if point.sample_weight is not None:
-        root = point.sample_weight.sqrt()
-        rho, delta = per_sample(root, rho), per_sample(root, delta)
-    deltas = [delta]
+        rho, slope = per_sample(point.sample_weight.sqrt(), rho), per_sample(point.sample_weight, slope)
+    slopes = [slope]
     layers = point.network.layers
     for l in reversed(range(1, len(layers))):
-        pulled = layers[l].link.pull_back(point.weights[l], deltas[-1])
-        deltas.append(layers[l].activation.pull_back(point.aux[l - 1], point.active[l], pulled))
-    return rho, deltas[::-1]
+        pulled = layers[l].link.pull_back(point.weights[l], slopes[-1])
+        slopes.append(layers[l].activation.pull_back(point.aux[l - 1], point.active[l], pulled))
+    return rho, slopes[::-1]
 
 
-def separate(point: Point, rho: Tensor, deltas: list[Tensor], damping: float) -> list[Separated]:
+def separate(point: Point, rho: Tensor, slopes: list[Tensor], damping: float) -> list[Separated]:
     """Every layer's problem; layers of equal shape are solved together."""
-    sample = _sample(deltas[-1], _enough(point, deltas))
-    return [_separate(point, rho, deltas, layers, RIDGE + DAMPED * damping, sample) for layers in _by_shape(point)]
+    sample = _sample(rho, slopes[-1], _enough(point, slopes))
+    return [_separate(point, slopes, layers, RIDGE + DAMPED * damping, sample) for layers in _by_shape(point)]
 
 
 @dataclass(frozen=True)
@@ -73,33 +72,34 @@ class _Sample:
     """Some samples for all: their second moments are to be those of all, but for the noise of sampling."""
 
     chosen: Tensor | slice
-    roots: Tensor
-    """The square root of how many samples each stands for."""
+    factors: Tensor
+    """The square root of how many samples each stands for, over its ρ."""
 
-    def of(self, deltas: Tensor) -> Tensor:
-        return per_sample(self.roots, deltas[self.chosen])
+    def gains(self, slope: Tensor) -> Tensor:
+        """Their δ, so many times."""
+        return per_sample(self.factors, slope[self.chosen])
 
 
-def _enough(point: Point, deltas: list[Tensor]) -> int:
-    columns = [W[0].numel() / delta[0, 0].numel() for W, delta in zip(point.weights, deltas, strict=True)]
+def _enough(point: Point, slopes: list[Tensor]) -> int:
+    columns = [W[0].numel() / slope.shape[2:].numel() for W, slope in zip(point.weights, slopes, strict=True)]
     return max(_SAMPLED, math.ceil(_A_COLUMN * max(columns)))
 
 
-def _sample(delta: Tensor, size: int) -> _Sample:
+def _sample(rho: Tensor, slope: Tensor, size: int) -> _Sample:
     """Every sample as often as its squared gain in the head says, at equal distances along their running sum.
 
     Late in training few samples have any gain: they are what must not be missed. Shares are whole numbers because
     their sums are exact, in whatever order a GPU adds.
     """
-    if len(delta) <= 2 * size:
-        return _Sample(slice(None), delta.new_ones(len(delta)))
-    gains = delta.double().square().sum(1).clamp_(min=torch.finfo(torch.float64).tiny)
+    if len(rho) <= 2 * size:
+        return _Sample(slice(None), 1.0 / rho)
+    gains = (slope.double().square().sum(1) / rho.double().square()).clamp_(min=torch.finfo(torch.float64).tiny)
     shares = (gains * (_SHARES / gains.max())).long() + 1
     ends = shares.cumsum(0)
     distance = ends[-1].double() / size
-    places = (torch.arange(size, dtype=torch.float64, device=delta.device) + 0.5) * distance
-    chosen = torch.searchsorted(ends, places.long(), right=True).clamp_(max=len(delta) - 1)  # also if gains are NaN
-    return _Sample(chosen, (distance / shares[chosen]).sqrt())
+    places = (torch.arange(size, dtype=torch.float64, device=rho.device) + 0.5) * distance
+    chosen = torch.searchsorted(ends, places.long(), right=True).clamp_(max=len(rho) - 1)  # also if gains are NaN
+    return _Sample(chosen, (distance / shares[chosen]).sqrt() / rho[chosen])
 
 
 def _by_shape(point: Point) -> list[list[int]]:
@@ -109,20 +109,18 @@ def _by_shape(point: Point) -> list[list[int]]:
     return list(places.values())
 
 
-def _separate(
-    point: Point, rho: Tensor, deltas: list[Tensor], layers: list[int], ridge: float, sample: _Sample
-) -> Separated:
+def _separate(point: Point, slopes: list[Tensor], layers: list[int], ridge: float, sample: _Sample) -> Separated:
     bias = point.network.layers[layers[0]].has_bias
     moments, regressions = [], []
     for l in layers:
-        link, features, delta = point.network.layers[l].link, point.features[l], deltas[l]
-        moments.append(link.moment(features, per_sample(rho, delta), bias))
-        regressions.append(Regression(link, features[sample.chosen], sample.of(delta), bias))
+        link, features = point.network.layers[l].link, point.features[l]
+        moments.append(link.moment(features, slopes[l], bias))
+        regressions.append(Regression(link, features[sample.chosen], sample.gains(slopes[l]), bias))
     moment = torch.stack(moments)
     metric, root = _roots(torch.stack([_second_moment(regression.delta) for regression in regressions]))
     grams = [
         regression.gram(_squared_gains(regression.delta, R))
-        for regression, R in zip(regressions, root.to(rho.dtype).unbind(), strict=True)
+        for regression, R in zip(regressions, root.to(regressions[0].delta.dtype).unbind(), strict=True)
     ]
     gram = _with_ridge(torch.stack(grams), ridge, bias)
     factor = torch.linalg.cholesky_ex(gram).L
