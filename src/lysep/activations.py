@@ -32,7 +32,7 @@ class Activation:
     `derivative(c, v)` gets the argument c and the value v = σ(c): some derivatives are cheaper in v.
     `lipschitz` is a constant B with |σ(a) − σ(b)| ≤ B |a − b|, rounded up where it is not exact.
     `bounds` is None where σ, σ' or σ'' is unbounded or does not exist (ReLU and its relatives).
-    `backward(g, v)` is σ'(c)·g in a single pass over memory, where PyTorch has one.
+    `backward(g, v)` is σ'(c)·g in place of g and in a single pass over memory, where PyTorch has one.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Activation:
     backward: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def pull_back(self, c: Tensor, v: Tensor, grad: Tensor) -> Tensor:
-        """σ'(c)·grad."""
+        """σ'(c)·grad, perhaps in place of grad."""
         return self.derivative(c, v).mul_(grad) if self.backward is None else self.backward(grad, v)
 
 
@@ -63,7 +63,7 @@ def _tanh_derivative(c: Tensor, v: Tensor) -> Tensor:
 
 
 def _tanh_backward(grad: Tensor, v: Tensor) -> Tensor:
-    return torch.ops.aten.tanh_backward(grad, v)  # type: ignore[no-any-return]
+    return torch.ops.aten.tanh_backward.grad_input(grad, v, grad_input=grad)  # type: ignore[no-any-return]
 
 
 def _sigmoid_derivative(c: Tensor, v: Tensor) -> Tensor:
