@@ -18,7 +18,7 @@ from lysep.data import Batch
 from lysep.methods import separation
 from lysep.methods.coupling import Coupling
 from lysep.methods.fast import moved
-from lysep.methods.separation import gains, separate
+from lysep.methods.separation import separate
 from lysep.problems import circle, fnn
 from references import charge_of, coupled_step, layers_of, local_gains, local_problem
 from small import Recorder, X, Y, disk, network, plain_scores, same, values
@@ -31,8 +31,7 @@ def point_of(model, X, y, sample_weight=None):
 
 
 def separated(point, damping=1.0):
-    rho, slopes = gains(point)
-    return rho, separate(point, rho, slopes, damping)
+    return point.residuals.sqrt(), separate(point, damping)
 
 
 def run(point, sweeps, memory=None, method=None):

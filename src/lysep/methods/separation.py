@@ -45,26 +45,34 @@ class Separated:
     solution: Tensor
 
 
-def gains(point: Point) -> tuple[Tensor, list[Tensor]]:
-    """ρ_n = sqrt(r_n) and for every layer ρ_n δ_n, δ_n the gradient of ρ_n in what the layer produces.
+def separate(point: Point, damping: float) -> list[Separated]:
+    """Every layer's problem; layers of equal shape are solved together."""
+    moments, regressions = _reverse_pass(point)
+    return [
+        _solved(layers, [moments[l] for l in layers], [regressions[l] for l in layers], RIDGE + DAMPED * damping)
+        for layers in _by_shape(point)
+    ]
 
-    ρ and δ are times sqrt(w_n) for a sample of weight w_n: every sum over samples is then weighted.
+
+def _reverse_pass(point: Point) -> tuple[list[Tensor], list[Regression]]:
+    """What the separated problems are made of, layer by layer, while ρ_n δ_n is in the cache.
+
+    ρ_n = sqrt(r_n), and δ_n is its gradient in what the layer produces. Both are times sqrt(w_n) for a sample of weight
+    w_n: every sum over samples is then weighted.
     """
     rho, slope = head.gains(point.log_probs, point.labels)
     if point.sample_weight is not None:
         rho, slope = per_sample(point.sample_weight.sqrt(), rho), per_sample(point.sample_weight, slope)
-    slopes = [slope]
-    layers = point.network.layers
-    for l in reversed(range(1, len(layers))):
-        pulled = layers[l].link.pull_back(point.weights[l], slopes[-1])
-        slopes.append(layers[l].activation.pull_back(point.aux[l - 1], point.active[l], pulled))
-    return rho, slopes[::-1]
-
-
-def separate(point: Point, rho: Tensor, slopes: list[Tensor], damping: float) -> list[Separated]:
-    """Every layer's problem; layers of equal shape are solved together."""
-    sample = _sample(rho, slopes[-1], _enough(point, slopes))
-    return [_separate(point, slopes, layers, RIDGE + DAMPED * damping, sample) for layers in _by_shape(point)]
+    sample = _sample(rho, slope, _enough(point))
+    moments, regressions = list[Tensor](), list[Regression]()
+    for l, layer in reversed(list(enumerate(point.network.layers))):
+        link, features = layer.link, point.features[l]
+        moments.append(link.moment(features, slope, layer.has_bias))
+        regressions.append(Regression(link, features[sample.chosen], sample.gains(slope), layer.has_bias))
+        if l > 0:
+            pulled = link.pull_back(point.weights[l], slope)
+            slope = layer.activation.pull_back(point.aux[l - 1], point.active[l], pulled)
+    return moments[::-1], regressions[::-1]
 
 
 @dataclass(frozen=True)
@@ -80,9 +88,10 @@ class _Sample:
         return per_sample(self.factors, slope[self.chosen])
 
 
-def _enough(point: Point, slopes: list[Tensor]) -> int:
-    columns = [W[0].numel() / slope.shape[2:].numel() for W, slope in zip(point.weights, slopes, strict=True)]
-    return max(_SAMPLED, math.ceil(_A_COLUMN * max(columns)))
+def _enough(point: Point) -> int:
+    places = [math.prod(layer.link.out_shape[1:]) for layer in point.network.layers]
+    columns = max(W[0].numel() / p for W, p in zip(point.weights, places, strict=True))
+    return max(_SAMPLED, math.ceil(_A_COLUMN * columns))
 
 
 def _sample(rho: Tensor, slope: Tensor, size: int) -> _Sample:
@@ -109,20 +118,13 @@ def _by_shape(point: Point) -> list[list[int]]:
     return list(places.values())
 
 
-def _separate(point: Point, slopes: list[Tensor], layers: list[int], ridge: float, sample: _Sample) -> Separated:
-    bias = point.network.layers[layers[0]].has_bias
-    moments, regressions = [], []
-    for l in layers:
-        link, features = point.network.layers[l].link, point.features[l]
-        moments.append(link.moment(features, slopes[l], bias))
-        regressions.append(Regression(link, features[sample.chosen], sample.gains(slopes[l]), bias))
-    moment = torch.stack(moments)
+def _solved(layers: list[int], moments: list[Tensor], regressions: list[Regression], ridge: float) -> Separated:
     metric, root = _roots(torch.stack([_second_moment(regression.delta) for regression in regressions]))
     grams = [
         regression.gram(_squared_gains(regression.delta, R))
         for regression, R in zip(regressions, root.to(regressions[0].delta.dtype).unbind(), strict=True)
     ]
-    gram = _with_ridge(torch.stack(grams), ridge, bias)
+    gram, moment = _with_ridge(torch.stack(grams), ridge, regressions[0].bias), torch.stack(moments)
     factor = torch.linalg.cholesky_ex(gram).L
     solution = -torch.cholesky_solve((root @ (root @ moment)).mT, factor).mT
     return Separated(layers, regressions, gram, metric, moment, solution)
