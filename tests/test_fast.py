@@ -269,6 +269,12 @@ def test_a_sweep_is_a_function_of_state_and_memory_alone(dtype):
         assert ours.total == theirs.total
 
 
+def test_what_leaves_a_sweep_may_take_part_in_autograd():
+    for point, memory in run(point_of(network(), X, Y), 3):
+        kept = [value for value in memory.values() if isinstance(value, torch.Tensor)]
+        assert not any(tensor.is_inference() for tensor in [*point.weights, *point.biases, *point.aux, *kept])
+
+
 def test_memory_survives_new_samples():
     seen = run(point_of(network(), X[:20], Y[:20]), 2)
     point, memory = seen[-1]

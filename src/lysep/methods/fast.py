@@ -77,7 +77,8 @@ class Fast(Method[Point]):
         log = SweepLog()
         damping = float(memory[_DAMPING])
         try:
-            coupling = Coupling(separate(iterate, damping), _last_steps(memory, len(iterate.weights)))
+            with torch.inference_mode():  # cheaper calls, for tensors that do not leave the sweep
+                coupling = Coupling(separate(iterate, damping), _last_steps(memory, len(iterate.weights)))
         except torch.linalg.LinAlgError:  # features or gains so large that their products overflow
             return iterate, memory, log
         if _EXPECTED in memory:
