@@ -104,8 +104,7 @@ def _gelu_tanh_derivative(c: Tensor, v: Tensor) -> Tensor:
 
 IDENTITY = Activation("Identity", _identity, _identity_derivative, 1.0)
 _TANH = Activation(
-    *("Tanh", torch.tanh, _tanh_derivative, 1.0, Bounds(1.0, 1.0, 4.0 / (3.0 * math.sqrt(3.0)))),
-    _tanh_backward,
+    "Tanh", torch.tanh, _tanh_derivative, 1.0, Bounds(1.0, 1.0, 4.0 / (3.0 * math.sqrt(3.0))), _tanh_backward
 )
 _SIGMOID = Activation(
     "Sigmoid", torch.sigmoid, _sigmoid_derivative, 0.25, Bounds(1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0)))

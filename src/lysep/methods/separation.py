@@ -27,7 +27,7 @@ GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
 _LEAST_VARIANCE = 1e-9  # of a feature's mean square: below it the variance is rounding, which shall decide nothing
 _ROUNDING = 1e-13
 _SAMPLED, _A_COLUMN = 500, 20  # the samples at least, and the rows a column, that second moments are made from
-_SHARES = 2.0**32  # of the sample with the largest gain
+_SHARES = 2.0**32  # of the sample with the largest gain; any other has a whole number of them, at least one
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def _sample(rho: Tensor, slope: Tensor, size: int) -> _Sample:
     """
     if len(rho) <= 2 * size:
         return _Sample(slice(None), 1.0 / rho)
-    gains = (slope.double().square().sum(1) / rho.double().square()).clamp_(min=torch.finfo(torch.float64).tiny)
-    shares = (gains * (_SHARES / gains.max())).long() + 1
+    gains = per_sample(1.0 / rho, slope).square_().sum(1, dtype=torch.float64)
+    shares = (gains * (_SHARES / gains.max().clamp_(min=torch.finfo(torch.float64).tiny))).long() + 1
     ends = shares.cumsum(0)
     distance = ends[-1].double() / size
     places = (torch.arange(size, dtype=torch.float64, device=rho.device) + 0.5) * distance

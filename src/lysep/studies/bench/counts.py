@@ -60,7 +60,7 @@ def local_gain_sweep(sizes: Sequence[int], samples: int, itemsize: int) -> Work:
     reverse = sum(i * o for i, o in maps[1:])
     moments = sum((i + 1) * o for i, o in maps)
     passes = sum(i + o for i, o in maps) + sum(i + o for i, o in maps[1:]) + (2 + 3) * hidden
-    moved = passes + sum((i + 1) + 3 * o for i, o in maps)
+    moved = passes + sum((i + 1) + o for i, o in maps)
     return Work(
         2.0 * samples * (forward + reverse + moments), float(samples * hidden), float(itemsize * samples * moved)
     )
