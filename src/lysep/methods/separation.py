@@ -26,7 +26,7 @@ BIAS_RIDGE = 1e-8  # of the ridge, for the bias: features may have any mean
 GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
 _LEAST_VARIANCE = 1e-9  # of a feature's mean square: below it the variance is rounding, which shall decide nothing
 _ROUNDING = 1e-13
-_SAMPLED, _A_COLUMN = 500, 20  # the samples at least, and the rows a column, that second moments are made from
+_SAMPLED, _A_COLUMN = 500, 40  # the samples at least, and the rows a column, that second moments are made from
 _SHARES = 2.0**32  # of the sample with the largest gain; any other has a whole number of them, at least one
 
 
