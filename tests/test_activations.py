@@ -29,6 +29,9 @@ def test_value_and_derivative_are_those_of_the_module(module):
     (slope,) = torch.autograd.grad(v.sum(), c)
     torch.testing.assert_close(activation.value(GRID), v.detach(), rtol=0, atol=0)
     torch.testing.assert_close(activation.derivative(GRID, v.detach()), slope, rtol=1e-12, atol=1e-13)
+    upstream = torch.sin(GRID)
+    pulled = activation.pull_back(GRID, v.detach(), upstream.clone())
+    torch.testing.assert_close(pulled, slope * upstream, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)

@@ -436,9 +436,9 @@ def test_the_arithmetic_of_an_adam_step_is_what_pytorch_counts():
 
 
 def test_the_arithmetic_of_a_sweep_counted_by_hand():
-    # 2 → 3 → 2 on 5 samples: forward 6+6, reverse 6, Gram 9+16, right-hand sides 9+8 multiplications a sample
+    # 2 → 3 → 2 on 5 samples: forward 6+6, reverse 6, moments 9+8 multiplications a sample
     work = counts.local_gain_sweep([2, 3, 2], 5, 8)
-    assert work.operations == 2 * 5 * (12 + 6 + 25 + 17)
+    assert work.operations == 2 * 5 * (12 + 6 + 17)
     assert work.tanhs == 15
 
 

@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import lysep
+from lysep.problems import circle, fnn
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -96,3 +97,16 @@ def test_gaps_are_computed_in_full_precision(device):
     torch.testing.assert_close(state.aux[0].double().cpu(), expected, rtol=1e-5, atol=1e-5)
     loss = lysep.separated_loss(state).cross_entropy
     assert loss == pytest.approx(float(F.cross_entropy(model(X), y).detach()), rel=1e-2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_many_samples_of_which_some_are_drawn_repeat_bit_for_bit_and_are_those_of_the_cpu(device):
+    data = circle(train=3000)
+    runs = []
+    for device_ in (device, device, "cpu"):
+        model = fnn(3, 10, start="pytorch").to(device_)
+        result = lysep.fit(model, data.X_train.to(device_), data.y_train.to(device_), sweeps=4)
+        runs.append((result.history["objective"], [p.detach().cpu() for p in model.parameters()]))
+    assert runs[0][0] == runs[1][0]
+    assert all(torch.equal(a, b) for a, b in zip(runs[0][1], runs[1][1], strict=True))
+    assert runs[0][0] == pytest.approx(runs[2][0], rel=1e-6)

@@ -18,7 +18,7 @@ from lysep.data import Batch
 from lysep.methods import separation
 from lysep.methods.coupling import Coupling
 from lysep.methods.fast import moved
-from lysep.methods.separation import gains, separate
+from lysep.methods.separation import separate
 from lysep.problems import circle, fnn
 from references import charge_of, coupled_step, layers_of, local_gains, local_problem
 from small import Recorder, X, Y, disk, network, plain_scores, same, values
@@ -31,8 +31,7 @@ def point_of(model, X, y, sample_weight=None):
 
 
 def separated(point, damping=1.0):
-    rho, deltas = gains(point)
-    return rho, separate(point, rho, deltas, damping)
+    return point.residuals.sqrt(), separate(point, damping)
 
 
 def run(point, sweeps, memory=None, method=None):
@@ -78,7 +77,7 @@ def test_sweeps_are_those_of_the_slow_reference(name, model, in_shape):
         steps, C = coupled_step(layers, point.weights, point.biases, X, y, directions, charges, groups, damping)
         if "step.0" in memory:
             a = C[:, groups:].sum(1)
-            problem = Coupling(*separated(point), [memory[f"step.{l}"] for l in range(len(layers))])
+            problem = Coupling(separated(point)[1], [memory[f"step.{l}"] for l in range(len(layers))])
             gained = float((rho - a).square().sum() - rho.square().sum())
             assert problem.gained() == pytest.approx(gained, rel=1e-6, abs=1e-9)
         for l, step in enumerate(steps):
@@ -95,17 +94,20 @@ def test_the_separated_problems_bound_the_linearized_loss(problem, seed):
     solved = {}
     for group in groups:
         for l, regression, B, D in zip(group.layers, group.regressions, group.metric, group.solution, strict=True):
-            solved[l] = (regression, B, D)
+            squares = torch.einsum("no...,op,np...->n...", regression.delta, B.inverse(), regression.delta)
+            norms = squares.sqrt().reshape(len(squares), -1)  # by place
+            gram = regression.gram((norms * norms.sum(1, keepdim=True)).reshape(squares.shape))
+            solved[l] = (regression, gram, B, D)
     L = len(solved)
     generator = torch.Generator().manual_seed(seed)
     for random in (True, False):
         effects, charges, rounding = [], [], []
         for l in range(L):
-            regression, B, D = solved[l]
+            regression, gram, B, D = solved[l]
             step = torch.randn(D.shape, generator=generator, dtype=D.dtype) if random else D / L
-            effects.append(regression.effects(step[None])[0] / rho)
-            charges.append(float((B @ step @ regression.gram * step).sum()))
-            rounding.append(1e-12 * float((B.abs() @ step.abs() @ regression.gram.abs() * step.abs()).sum()))
+            effects.append(regression.effects(step[None])[0])
+            charges.append(float((B @ step @ gram * step).sum()))
+            rounding.append(1e-12 * float((B.abs() @ step.abs() @ gram.abs() * step.abs()).sum()))
             assert float(effects[-1].square().sum()) <= charges[-1] + rounding[-1] + 1e-15  # Cauchy and Schwarz
         linearized = float((rho + sum(effects)).square().sum())
         apart = sum(
@@ -114,6 +116,44 @@ def test_the_separated_problems_bound_the_linearized_loss(problem, seed):
         )
         assert linearized <= apart / L * (1 + 1e-12) + L * sum(rounding) + 1e-12  # Jensen
     assert linearized <= float(rho.square().sum()) * (1 + 1e-12)  # at the solutions
+
+
+@pytest.mark.parametrize("sweeps", [1, 8, 13])  # at last, few samples have any gain
+def test_of_many_samples_the_gradient_is_exact_and_second_moments_are_nearly_those_of_all(sweeps):
+    data, model = circle(train=3000), fnn(3, 10, start="pytorch")
+    lysep.fit(model, data.X_train, data.y_train, sweeps=sweeps)
+    point = point_of(model, data.X_train, data.y_train)
+    _, problems = separated(point, damping=0.0)
+    model.zero_grad()
+    F.cross_entropy(model(data.X_train), data.y_train, reduction="sum").backward()
+    rho, deltas = local_gains(layers_of(model, (2,)), point.weights, point.biases, data.X_train, data.y_train)
+    generator = torch.Generator().manual_seed(1)
+    for problem in problems:
+        for place, (l, regression) in enumerate(zip(problem.layers, problem.regressions, strict=True)):
+            assert len(regression.delta) < 1000
+            module, B = model[2 * l], problem.metric[place]
+            delta = torch.where(rho[:, None] > 0.0, deltas[l].T, 0.0)  # zero where the reference's loss is rounded away
+            v, gradient = data.X_train if l == 0 else torch.tanh(point.aux[l - 1]), module.weight.grad
+            if module.bias is not None:
+                v = torch.cat([v, torch.ones_like(v[:, :1])], 1)
+                gradient = torch.cat([gradient, module.bias.grad[:, None]], 1)
+            torch.testing.assert_close(2.0 * problem.moment[place], gradient, rtol=1e-9, atol=1e-9)
+            gram = (v.T * (delta @ B.inverse() * delta).sum(1)) @ v
+            close_as_forms(problem.gram[place], gram)
+            close_as_forms(B @ B, delta.T @ delta)
+            D = torch.randn(B.shape[0], v.shape[1], generator=generator, dtype=torch.float64)
+            effect = (v @ D.T * delta).sum(1).square().sum()
+            assert 0.5 < float(regression.effects(D[None]).square().sum() / effect) < 2.0
+
+
+def close_as_forms(ours, theirs):
+    """By no more than a factor of two in any direction but those that are nothing but ridge."""
+    values, vectors = torch.linalg.eigh(theirs)
+    kept = values > 1e-2 * values[-1]
+    whitened = vectors[:, kept] * values[kept].rsqrt()
+    ratios = torch.linalg.eigvalsh(whitened.T @ ours @ whitened)
+    assert float(ratios[0]) > 0.5
+    assert float(ratios[-1]) < 2.0
 
 
 def test_damping_follows_what_was_gained_of_what_was_promised():
@@ -227,6 +267,12 @@ def test_a_sweep_is_a_function_of_state_and_memory_alone(dtype):
     for (ours, _), (theirs, _) in zip(seen[3:], again, strict=True):
         assert same(values(ours.state), values(theirs.state))
         assert ours.total == theirs.total
+
+
+def test_what_leaves_a_sweep_may_take_part_in_autograd():
+    for point, memory in run(point_of(network(), X, Y), 3):
+        kept = [value for value in memory.values() if isinstance(value, torch.Tensor)]
+        assert not any(tensor.is_inference() for tensor in [*point.weights, *point.biases, *point.aux, *kept])
 
 
 def test_memory_survives_new_samples():

@@ -26,7 +26,7 @@ def errors(log_probs: Tensor, labels: Tensor) -> Tensor:
 
 
 def gains(log_probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """ρ_n = sqrt(r_n), so that Σ ρ_n² is the cross-entropy, and its gradient ∂ρ_n/∂z_n = (p(z_n) − α_n) / (2 ρ_n).
+    """ρ_n = sqrt(r_n), so that Σ ρ_n² is the cross-entropy, and ρ_n ∂ρ_n/∂z_n = (p(z_n) − α_n) / 2.
 
     Where a sample is fitted so well that r_n is lost in the rounding of ln p, the sum of the other probabilities is
     taken for it: r_n ≥ 1 − p, and it has all its digits.
@@ -37,4 +37,4 @@ def gains(log_probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     slopes = slopes.scatter_(1, label, -others[:, None])
     least = torch.finfo(log_probs.dtype).tiny
     rho = torch.maximum(residuals(log_probs, labels), others).clamp_(min=least).sqrt_()
-    return rho, slopes.mul_((0.5 / rho)[:, None])
+    return rho, slopes.mul_(0.5)

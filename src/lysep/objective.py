@@ -293,7 +293,7 @@ def scores(
 
 
 def accuracy(log_probs: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> float:
-    return float(weighted_mean((log_probs.argmax(1) == labels).double(), sample_weight))
+    return float(weighted_mean((log_probs.max(1).indices == labels).double(), sample_weight))
 
 
 def _columnwise(c: Tensor) -> Tensor:

@@ -59,42 +59,30 @@ def _root(M: Tensor) -> Tensor:
     return root.contiguous()
 
 
-class Regression(ABC):
-    """Σ f ‖D v − target‖² over samples and places, D the change of a link's parameters, by its sums in float64.
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Samples as a regression for the change D of a link's parameters sees them.
 
     v are the features that an output meets, with a 1 appended where there is a bias; a D is a matrix, outputs × (inputs
     and, for a bias, one more).
     """
 
-    gram: Tensor
-    """Σ f v vᵀ."""
-    moment: Tensor
-    """Σ ρ δ vᵀ."""
+    link: Link
+    features: Tensor
+    delta: Tensor
+    bias: bool
 
-    @abstractmethod
-    def effects(self, steps: Tensor) -> Tensor:
-        """ρ Σ δ·(D v), the sum over the places of a sample, for a stack of steps D: steps × samples."""
-
-
-class PlacewiseRegression(Regression):
-    """For any link, by its own map."""
-
-    def __init__(self, link: Link, features: Tensor, delta: Tensor, rho: Tensor, factors: Tensor, bias: bool) -> None:
-        self._link, self._features, self._bias = link, features, bias
-        self._slopes = per_sample(rho, delta)
-        self.gram, self.moment = torch.zeros(2, dtype=torch.float64, device=rho.device).unbind()
-        for V, B in link.rows(features, torch.cat([self._slopes, factors.unsqueeze(1)], 1)):
-            v = with_one(V.T) if bias else V.T
-            self.gram = self.gram + (v * B[:, -1]) @ v.T
-            self.moment = self.moment + B[:, :-1].T @ v.T
+    def gram(self, factors: Tensor) -> Tensor:
+        """Σ f v vᵀ in float64, `factors` f one number a sample and place."""
+        total = torch.zeros((), dtype=torch.float64, device=factors.device)
+        for V, f in self.link.rows(self.features, factors.unsqueeze(1)):
+            v = with_one(V.T) if self.bias else V.T
+            total = total + (v * f[:, 0]) @ v.T
+        return total
 
     def effects(self, steps: Tensor) -> Tensor:
-        link, effects = self._link, []
-        for D in steps.to(self._features.dtype):
-            change = link.map((D[:, :-1] if self._bias else D).reshape(link.weight_shape), self._features)
-            change = link.add_bias(change, D[:, -1]) if self._bias else change
-            effects.append((change * self._slopes).flatten(1).sum(1))
-        return torch.stack(effects)
+        """Σ δ·(D v), the sum over the places of a sample, for a stack of steps D: steps × samples."""
+        return self.link.effects(self.features, self.delta, steps.to(self.delta.dtype), self.bias)
 
 
 class Link(ABC):
@@ -144,9 +132,22 @@ class Link(ABC):
             total = total + G.T @ V
         return total.reshape(self.weight_shape)
 
-    def regression(self, features: Tensor, delta: Tensor, rho: Tensor, factors: Tensor, bias: bool) -> Regression:
-        """The sample-weighted regression of `fast` for this link; `factors` are one number a sample and place."""
-        return PlacewiseRegression(self, features, delta, rho, factors, bias)
+    def moment(self, features: Tensor, grad: Tensor, bias: bool) -> Tensor:
+        """The same as a matrix, outputs × inputs, and with a column more for a bias."""
+        by_input = self.correlate(features, grad).flatten(1)
+        if not bias:
+            return by_input
+        by_output = grad.transpose(0, 1).flatten(1).sum(1, dtype=torch.float64)
+        return torch.cat([by_input, by_output[:, None]], 1)
+
+    def effects(self, features: Tensor, grad: Tensor, steps: Tensor, bias: bool) -> Tensor:
+        """grad_n·(change of the output), a stack of changes of weight and bias as such matrices: steps × samples."""
+        effects = []
+        for D in steps:
+            change = self.map((D[:, :-1] if bias else D).reshape(self.weight_shape), features)
+            change = self.add_bias(change, D[:, -1]) if bias else change
+            effects.append((change * grad).flatten(1).sum(1))
+        return torch.stack(effects)
 
     def solve(
         self, features: Tensor, gap: Tensor, ridge: float, weight: Tensor, sample_weight: Tensor | None = None

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from lysep.links.base import KroneckerMetric, Link, Regression, with_one
+from lysep.links.base import KroneckerMetric, Link
 from lysep.links.fixed import FixedMap
 from lysep.sums import weighted_mean
 
@@ -42,8 +42,11 @@ class DenseLink(Link):
     def rows(self, features: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         yield features.double(), target.double()
 
-    def regression(self, features: Tensor, delta: Tensor, rho: Tensor, factors: Tensor, bias: bool) -> Regression:
-        return DenseRegression(features, delta, rho, factors, bias)
+    def effects(self, features: Tensor, grad: Tensor, steps: Tensor, bias: bool) -> Tensor:
+        """All steps in one product."""
+        D = steps.flatten(0, 1)
+        changes = torch.addmm(D[:, -1:], D[:, :-1], features.T) if bias else D @ features.T
+        return changes.reshape(len(steps), *grad.T.shape).mul_(grad.T).sum(1)
 
     def squared_norm(self, weight: Tensor) -> float:
         if self.fixed.axis_grams is None:  # the plain Frobenius norm, and by far the commonest case
@@ -65,21 +68,3 @@ class DenseLink(Link):
     @property
     def out_shape(self) -> tuple[int, ...]:  # type: ignore[override]
         return (self.out_features,)
-
-
-class DenseRegression(Regression):
-    """All sums from two arrays: u = sqrt(f) v and d = ρ δ / sqrt(f), samples in columns.
-
-    Σ f v vᵀ = u uᵀ, Σ ρ δ vᵀ = d uᵀ, ρ δ·(D v) = d·(D u). Where f is zero, so is δ.
-    """
-
-    def __init__(self, features: Tensor, delta: Tensor, rho: Tensor, factors: Tensor, bias: bool) -> None:
-        root = factors.sqrt()
-        self._u = with_one(features.T).mul_(root) if bias else features.T * root
-        self._d = delta.T * torch.where(root > 0.0, rho / root, 0.0)
-        u = self._u.double()
-        self.gram, self.moment = u @ u.T, self._d.double() @ u.T
-
-    def effects(self, steps: Tensor) -> Tensor:
-        moved = steps.flatten(0, 1).to(self._u.dtype) @ self._u
-        return moved.reshape(len(steps), *self._d.shape).mul_(self._d).sum(1)

@@ -22,21 +22,20 @@ _RIDGE = 1e-8  # of the scaled problem: directions may be dependent
 class Coupling:
     """Index legend: i, j kinds of direction (the separated solution; the last step), g groups, n samples."""
 
-    def __init__(self, rho: Tensor, problems: list[Separated], last: list[Tensor] | None) -> None:
+    def __init__(self, problems: list[Separated], last: list[Tensor] | None) -> None:
         depth = sum(len(problem.layers) for problem in problems)
         groups, kinds = min(depth, _GROUPS), 1 if last is None else 2
-        self._group = [l * groups // depth for l in range(depth)]
-        self._directions: list[Tensor] = [torch.empty(0)] * depth  # of each layer: kinds × outputs × columns
-        C = rho.new_zeros(groups, kinds, len(rho))
-        charges = torch.zeros(kinds, kinds, groups, dtype=torch.float64, device=rho.device)
-        for problem in problems:
-            directions = _directions(problem, last)
-            group = torch.tensor([self._group[l] for l in problem.layers], device=rho.device)
-            charges.index_add_(2, group, _charges(problem, directions))
-            for l, regression, of_layer in zip(problem.layers, problem.regressions, directions.unbind(1), strict=True):
-                self._directions[l] = of_layer
-                C[self._group[l]] += regression.effects(of_layer)
-        C = (C / rho).flatten(0, 1).double()
+        self._problems = problems
+        self._directions = [_directions(problem, last) for problem in problems]
+        self._groups = [[l * groups // depth for l in problem.layers] for problem in problems]
+        some = problems[0].regressions[0].delta
+        C = some.new_zeros(groups, kinds, len(some))
+        charges = torch.zeros(kinds, kinds, groups, dtype=torch.float64, device=some.device)
+        for problem, directions, group in zip(problems, self._directions, self._groups, strict=True):
+            charges += _charges(problem, directions) @ torch.eye(groups, dtype=charges.dtype, device=some.device)[group]
+            for g, regression, of_layer in zip(group, problem.regressions, directions.unbind(1), strict=True):
+                C[g] += regression.effects(of_layer)
+        C = C.flatten(0, 1).double()
         self._hessian = C @ C.T
         self._slope = charges[0].T.flatten()
         self._charge = torch.block_diag(*charges.movedim(2, 0))
@@ -57,9 +56,12 @@ class Coupling:
         factor = torch.linalg.cholesky_ex(H * scale.outer(scale) + ridge).L
         s = torch.cholesky_solve((scale * self._slope)[:, None], factor)[:, 0] * scale
         expected = float(2.0 * self._slope @ s - s @ self._hessian @ s)
-        lengths = s.reshape(-1, len(self._directions[0])).unbind()
-        steps = [torch.tensordot(lengths[g], D, 1) for g, D in zip(self._group, self._directions, strict=True)]
-        return steps, expected
+        lengths = s.reshape(-1, len(self._directions[0]))
+        steps = dict[int, Tensor]()
+        for problem, directions, group in zip(self._problems, self._directions, self._groups, strict=True):
+            of_problem = torch.einsum("li,iloc->loc", lengths[group], directions)
+            steps.update(zip(problem.layers, of_problem.unbind(), strict=True))
+        return [steps[l] for l in sorted(steps)], expected
 
 
 def _directions(problem: Separated, last: list[Tensor] | None) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 from lysep.data import Batch
 from lysep.methods.base import Memory, Method, SweepLog
 from lysep.methods.coupling import Coupling
-from lysep.methods.separation import gains, separate
+from lysep.methods.separation import separate
 from lysep.methods.start import measured_start
 from lysep.objective import Point
 from lysep.state import State
@@ -75,10 +75,10 @@ class Fast(Method[Point]):
 
     def sweep(self, iterate: Point, memory: Memory) -> tuple[Point, Memory, SweepLog]:
         log = SweepLog()
-        rho, deltas = gains(iterate)
         damping = float(memory[_DAMPING])
         try:
-            coupling = Coupling(rho, separate(iterate, rho, deltas, damping), _last_steps(memory, len(deltas)))
+            with torch.inference_mode():  # cheaper calls, for tensors that do not leave the sweep
+                coupling = Coupling(separate(iterate, damping), _last_steps(memory, len(iterate.weights)))
         except torch.linalg.LinAlgError:  # features or gains so large that their products overflow
             return iterate, memory, log
         if _EXPECTED in memory:

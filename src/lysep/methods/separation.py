@@ -8,6 +8,7 @@ gains, ω_n, the squared gain, takes the place of the paper's gap weight, and B 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -25,7 +26,8 @@ BIAS_RIDGE = 1e-8  # of the ridge, for the bias: features may have any mean
 GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
 _LEAST_VARIANCE = 1e-9  # of a feature's mean square: below it the variance is rounding, which shall decide nothing
 _ROUNDING = 1e-13
-_SAMPLED = 700  # samples that B is made from: it may be anything, and a rough second moment does
+_SAMPLED, _A_COLUMN = 500, 40  # the samples at least, and the rows a column, that second moments are made from
+_SHARES = 2.0**32  # of the sample with the largest gain; any other has a whole number of them, at least one
 
 
 @dataclass(frozen=True)
@@ -43,26 +45,70 @@ class Separated:
     solution: Tensor
 
 
-def gains(point: Point) -> tuple[Tensor, list[Tensor]]:
-    """ρ_n = sqrt(r_n) and for every layer δ_n, the gradient of ρ_n in what the layer produces.
-
-    Both are times sqrt(w_n) for a sample of weight w_n: every sum over samples is then weighted.
-    """
-    rho, delta = head.gains(point.log_probs, point.labels)
-    if point.sample_weight is not None:
-        root = point.sample_weight.sqrt()
-        rho, delta = per_sample(root, rho), per_sample(root, delta)
-    deltas = [delta]
-    layers = point.network.layers
-    for l in reversed(range(1, len(layers))):
-        pulled = layers[l].link.pull_back(point.weights[l], deltas[-1])
-        deltas.append(layers[l].activation.derivative(point.aux[l - 1], point.active[l]).mul_(pulled))
-    return rho, deltas[::-1]
-
-
-def separate(point: Point, rho: Tensor, deltas: list[Tensor], damping: float) -> list[Separated]:
+def separate(point: Point, damping: float) -> list[Separated]:
     """Every layer's problem; layers of equal shape are solved together."""
-    return [_separate(point, rho, deltas, layers, RIDGE + DAMPED * damping) for layers in _by_shape(point)]
+    moments, regressions = _reverse_pass(point)
+    return [
+        _solved(layers, [moments[l] for l in layers], [regressions[l] for l in layers], RIDGE + DAMPED * damping)
+        for layers in _by_shape(point)
+    ]
+
+
+def _reverse_pass(point: Point) -> tuple[list[Tensor], list[Regression]]:
+    """What the separated problems are made of, layer by layer, while ρ_n δ_n is in the cache.
+
+    ρ_n = sqrt(r_n), and δ_n is its gradient in what the layer produces. Both are times sqrt(w_n) for a sample of weight
+    w_n: every sum over samples is then weighted.
+    """
+    rho, slope = head.gains(point.log_probs, point.labels)
+    if point.sample_weight is not None:
+        rho, slope = per_sample(point.sample_weight.sqrt(), rho), per_sample(point.sample_weight, slope)
+    sample = _sample(rho, slope, _enough(point))
+    moments, regressions = list[Tensor](), list[Regression]()
+    for l, layer in reversed(list(enumerate(point.network.layers))):
+        link, features = layer.link, point.features[l]
+        moments.append(link.moment(features, slope, layer.has_bias))
+        regressions.append(Regression(link, features[sample.chosen], sample.gains(slope), layer.has_bias))
+        if l > 0:
+            pulled = link.pull_back(point.weights[l], slope)
+            slope = layer.activation.pull_back(point.aux[l - 1], point.active[l], pulled)
+    return moments[::-1], regressions[::-1]
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Some samples for all: their second moments are to be those of all, but for the noise of sampling."""
+
+    chosen: Tensor | slice
+    factors: Tensor
+    """The square root of how many samples each stands for, over its ρ."""
+
+    def gains(self, slope: Tensor) -> Tensor:
+        """Their δ, so many times."""
+        return per_sample(self.factors, slope[self.chosen])
+
+
+def _enough(point: Point) -> int:
+    places = [math.prod(layer.link.out_shape[1:]) for layer in point.network.layers]
+    columns = max(W[0].numel() / p for W, p in zip(point.weights, places, strict=True))
+    return max(_SAMPLED, math.ceil(_A_COLUMN * columns))
+
+
+def _sample(rho: Tensor, slope: Tensor, size: int) -> _Sample:
+    """Every sample as often as its squared gain in the head says, at equal distances along their running sum.
+
+    Late in training few samples have any gain: they are what must not be missed. Shares are whole numbers because
+    their sums are exact, in whatever order a GPU adds.
+    """
+    if len(rho) <= 2 * size:
+        return _Sample(slice(None), 1.0 / rho)
+    gains = per_sample(1.0 / rho, slope).square_().sum(1, dtype=torch.float64)
+    shares = (gains * (_SHARES / gains.max().clamp_(min=torch.finfo(torch.float64).tiny))).long() + 1
+    ends = shares.cumsum(0)
+    distance = ends[-1].double() / size
+    places = (torch.arange(size, dtype=torch.float64, device=rho.device) + 0.5) * distance
+    chosen = torch.searchsorted(ends, places.long(), right=True).clamp_(max=len(rho) - 1)  # also if gains are NaN
+    return _Sample(chosen, (distance / shares[chosen]).sqrt() / rho[chosen])
 
 
 def _by_shape(point: Point) -> list[list[int]]:
@@ -72,24 +118,21 @@ def _by_shape(point: Point) -> list[list[int]]:
     return list(places.values())
 
 
-def _separate(point: Point, rho: Tensor, deltas: list[Tensor], layers: list[int], ridge: float) -> Separated:
-    bias = point.network.layers[layers[0]].has_bias
-    metric, root = _roots(torch.stack([_second_moment(deltas[l]) for l in layers]))
-    regressions = []
-    for l, R in zip(layers, root.to(rho.dtype).unbind(), strict=True):
-        link, delta = point.network.layers[l].link, deltas[l]
-        regressions.append(link.regression(point.features[l], delta, rho, _squared_gains(delta, R), bias))
-    gram = _with_ridge(torch.stack([regression.gram for regression in regressions]), ridge, bias)
-    moment = torch.stack([regression.moment for regression in regressions])
+def _solved(layers: list[int], moments: list[Tensor], regressions: list[Regression], ridge: float) -> Separated:
+    metric, root = _roots(torch.stack([_second_moment(regression.delta) for regression in regressions]))
+    grams = [
+        regression.gram(_squared_gains(regression.delta, R))
+        for regression, R in zip(regressions, root.to(regressions[0].delta.dtype).unbind(), strict=True)
+    ]
+    gram, moment = _with_ridge(torch.stack(grams), ridge, regressions[0].bias), torch.stack(moments)
     factor = torch.linalg.cholesky_ex(gram).L
     solution = -torch.cholesky_solve((root @ (root @ moment)).mT, factor).mT
     return Separated(layers, regressions, gram, metric, moment, solution)
 
 
 def _second_moment(delta: Tensor) -> Tensor:
-    """Σ δ δᵀ over places and samples, or every so many of them: outputs × outputs."""
-    every = max(1, len(delta) // _SAMPLED)
-    by_output = delta[::every].transpose(0, 1).flatten(1).double()
+    """Σ δ δᵀ over places and samples: outputs × outputs."""
+    by_output = delta.transpose(0, 1).flatten(1).double()
     return by_output @ by_output.T
 
 

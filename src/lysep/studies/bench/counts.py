@@ -51,17 +51,18 @@ def adam_step(sizes: Sequence[int], samples: int, itemsize: int) -> Work:
 
 
 def local_gain_sweep(sizes: Sequence[int], samples: int, itemsize: int) -> Work:
-    """A sweep of separation by local gain: a reverse pass for the gains, for every layer a weighted Gram matrix and
-    right-hand side of its features with a 1 appended, and a forward pass to see whether the loss fell."""
+    """A sweep of separation by local gain: a reverse pass for the gains, for every layer their product with its
+    features and a 1, and a forward pass to see whether the loss fell. Second moments, of some samples, are left out.
+    """
     maps = list(pairwise(sizes))
     hidden = sum(sizes[1:-1])
     forward = sum(i * o for i, o in maps)
     reverse = sum(i * o for i, o in maps[1:])
-    solves = sum((i + 1) * (i + 1) + (i + 1) * o for i, o in maps)
+    moments = sum((i + 1) * o for i, o in maps)
     passes = sum(i + o for i, o in maps) + sum(i + o for i, o in maps[1:]) + (2 + 3) * hidden
-    moved = passes + sum(o + 2 * (i + 1) + 2 * (i + 1) + (i + 1) + o for i, o in maps)
+    moved = passes + sum((i + 1) + o for i, o in maps)
     return Work(
-        2.0 * samples * (forward + reverse + solves), float(samples * hidden), float(itemsize * samples * moved)
+        2.0 * samples * (forward + reverse + moments), float(samples * hidden), float(itemsize * samples * moved)
     )
 
 
