@@ -28,17 +28,19 @@ class Coupling:
         self._group = [l * groups // depth for l in range(depth)]
         self._directions: list[Tensor] = [torch.empty(0)] * depth  # of each layer: kinds × outputs × columns
         C = rho.new_zeros(groups, kinds, len(rho))
+        slopes = torch.zeros(kinds, groups, dtype=torch.float64, device=rho.device)
         charges = torch.zeros(kinds, kinds, groups, dtype=torch.float64, device=rho.device)
         for problem in problems:
             directions = _directions(problem, last)
             group = torch.tensor([self._group[l] for l in problem.layers], device=rho.device)
+            slopes.index_add_(1, group, -(problem.moment * directions).sum((2, 3)))
             charges.index_add_(2, group, _charges(problem, directions))
             for l, regression, of_layer in zip(problem.layers, problem.regressions, directions.unbind(1), strict=True):
                 self._directions[l] = of_layer
                 C[self._group[l]] += regression.effects(of_layer)
         C = (C / rho).flatten(0, 1).double()
         self._hessian = C @ C.T
-        self._slope = charges[0].T.flatten()
+        self._slope = slopes.T.flatten()
         self._charge = torch.block_diag(*charges.movedim(2, 0))
 
     def gained(self) -> float:
@@ -70,6 +72,6 @@ def _directions(problem: Separated, last: list[Tensor] | None) -> Tensor:
 
 
 def _charges(problem: Separated, directions: Tensor) -> Tensor:
-    """tr(D_iᵀ B D_j A) of every layer: kinds × kinds × layers. B D A of the solution is the moment, negative."""
-    moved = [-problem.moment, *(problem.metric @ D @ problem.gram for D in directions[1:])]
+    """tr(D_iᵀ B D_j A) of every layer: kinds × kinds × layers. B D A of the solution is its target, negative."""
+    moved = [-problem.target, *(problem.metric @ D @ problem.gram for D in directions[1:])]
     return torch.einsum("iloc,jloc->ijl", torch.stack(moved), directions)

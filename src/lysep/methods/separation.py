@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lysep import head
 from lysep.links.base import Regression
+from lysep.methods.averages import GAINS, GRAM, MOMENT, Averages
 from lysep.objective import Point
 from lysep.sums import per_sample
 
@@ -40,6 +41,8 @@ class Separated:
     """B."""
     moment: Tensor
     """Σ ρ δ vᵀ: half the gradient of the loss."""
+    target: Tensor
+    """The moment that is solved for: that of these samples, or its mean over the last batches."""
     solution: Tensor
 
 
@@ -60,9 +63,15 @@ def gains(point: Point) -> tuple[Tensor, list[Tensor]]:
     return rho, deltas[::-1]
 
 
-def separate(point: Point, rho: Tensor, deltas: list[Tensor], damping: float) -> list[Separated]:
-    """Every layer's problem; layers of equal shape are solved together."""
-    return [_separate(point, rho, deltas, layers, RIDGE + DAMPED * damping) for layers in _by_shape(point)]
+def separate(
+    point: Point, rho: Tensor, deltas: list[Tensor], damping: float, averages: Averages | None = None
+) -> list[Separated]:
+    """Every layer's problem; layers of equal shape are solved together.
+
+    Without averages the problems are those of these samples alone.
+    """
+    averages, ridge = averages or Averages({}), RIDGE + DAMPED * damping
+    return [_separate(point, rho, deltas, layers, ridge, averages) for layers in _by_shape(point)]
 
 
 def _by_shape(point: Point) -> list[list[int]]:
@@ -72,18 +81,23 @@ def _by_shape(point: Point) -> list[list[int]]:
     return list(places.values())
 
 
-def _separate(point: Point, rho: Tensor, deltas: list[Tensor], layers: list[int], ridge: float) -> Separated:
+def _separate(
+    point: Point, rho: Tensor, deltas: list[Tensor], layers: list[int], ridge: float, averages: Averages
+) -> Separated:
     bias = point.network.layers[layers[0]].has_bias
-    metric, root = _roots(torch.stack([_second_moment(deltas[l]) for l in layers]))
+    second = torch.stack([_second_moment(deltas[l]) for l in layers])
+    metric, root = _roots(averages.mean(GAINS, layers[0], second))
     regressions = []
     for l, R in zip(layers, root.to(rho.dtype).unbind(), strict=True):
         link, delta = point.network.layers[l].link, deltas[l]
         regressions.append(link.regression(point.features[l], delta, rho, _squared_gains(delta, R), bias))
-    gram = _with_ridge(torch.stack([regression.gram for regression in regressions]), ridge, bias)
+    gram = torch.stack([regression.gram for regression in regressions])
+    gram = _with_ridge(averages.mean(GRAM, layers[0], gram), ridge, bias)
     moment = torch.stack([regression.moment for regression in regressions])
+    target = averages.mean(MOMENT, layers[0], moment)
     factor = torch.linalg.cholesky_ex(gram).L
-    solution = -torch.cholesky_solve((root @ (root @ moment)).mT, factor).mT
-    return Separated(layers, regressions, gram, metric, moment, solution)
+    solution = -torch.cholesky_solve((root @ (root @ target)).mT, factor).mT
+    return Separated(layers, regressions, gram, metric, moment, target, solution)
 
 
 def _second_moment(delta: Tensor) -> Tensor:
