@@ -30,14 +30,17 @@ class Coupling:
         self._groups = [[l * groups // depth for l in problem.layers] for problem in problems]
         some = problems[0].regressions[0].delta
         C = some.new_zeros(groups, kinds, len(some))
+        slopes = torch.zeros(kinds, groups, dtype=torch.float64, device=some.device)
         charges = torch.zeros(kinds, kinds, groups, dtype=torch.float64, device=some.device)
         for problem, directions, group in zip(problems, self._directions, self._groups, strict=True):
-            charges += _charges(problem, directions) @ torch.eye(groups, dtype=charges.dtype, device=some.device)[group]
+            gather = torch.eye(groups, dtype=torch.float64, device=some.device)[group]
+            slopes -= (problem.moment * directions).sum((2, 3)) @ gather
+            charges += _charges(problem, directions) @ gather
             for g, regression, of_layer in zip(group, problem.regressions, directions.unbind(1), strict=True):
                 C[g] += regression.effects(of_layer)
         C = C.flatten(0, 1).double()
         self._hessian = C @ C.T
-        self._slope = charges[0].T.flatten()
+        self._slope = slopes.T.flatten()
         self._charge = torch.block_diag(*charges.movedim(2, 0))
 
     def gained(self) -> float:
@@ -72,6 +75,6 @@ def _directions(problem: Separated, last: list[Tensor] | None) -> Tensor:
 
 
 def _charges(problem: Separated, directions: Tensor) -> Tensor:
-    """tr(D_iᵀ B D_j A) of every layer: kinds × kinds × layers. B D A of the solution is the moment, negative."""
-    moved = [-problem.moment, *(problem.metric @ D @ problem.gram for D in directions[1:])]
+    """tr(D_iᵀ B D_j A) of every layer: kinds × kinds × layers. B D A of the solution is its target, negative."""
+    moved = [-problem.target, *(problem.metric @ D @ problem.gram for D in directions[1:])]
     return torch.einsum("iloc,jloc->ijl", torch.stack(moved), directions)

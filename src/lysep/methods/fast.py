@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from lysep.data import Batch
+from lysep.methods.averages import Averages
 from lysep.methods.base import Memory, Method, SweepLog
 from lysep.methods.coupling import Coupling
 from lysep.methods.separation import separate
@@ -26,6 +27,7 @@ from lysep.objective import Point
 from lysep.state import State
 
 _MAX_TRIALS = 15  # the damping grows by 4 each time: 4^15 = 1e9 is where rounding begins
+_FIRST_DAMPING = 1.0  # of new samples also the least: with less, every batch would be fitted to the end
 _LEAST_DAMPING = 1e-6
 _MOST_DAMPING = 10.0  # beyond it, only a rejection damps more: steps that samples disagree on shall be small, not stop
 _DAMPING, _EXPECTED, _GAINED, _REACHED = "damping", "expected", "gained", "reached"  # remembered, beside the last step
@@ -63,7 +65,7 @@ class Fast(Method[Point]):
     def begin(self, iterate: Point) -> tuple[Point, Memory]:
         if self.start != "given":
             iterate = measured_start(iterate, always=self.start == "measured")
-        return iterate, {_DAMPING: 1.0}
+        return iterate, {_DAMPING: _FIRST_DAMPING}
 
     def remarks(self, given: Point, begun: Point) -> tuple[str, ...]:
         hidden = len(given.aux)
@@ -76,15 +78,17 @@ class Fast(Method[Point]):
     def sweep(self, iterate: Point, memory: Memory) -> tuple[Point, Memory, SweepLog]:
         log = SweepLog()
         damping = float(memory[_DAMPING])
+        seen = _REACHED in memory and float(memory[_REACHED]) == iterate.total / iterate.samples
+        averages = Averages({} if seen else memory)
         try:
             with torch.inference_mode():  # cheaper calls, for tensors that do not leave the sweep
-                coupling = Coupling(separate(iterate, damping), _last_steps(memory, len(iterate.weights)))
+                last = _last_steps(memory, len(iterate.weights))
+                coupling = Coupling(separate(iterate, damping, averages), last)
         except torch.linalg.LinAlgError:  # features or gains so large that their products overflow
             return iterate, memory, log
         if _EXPECTED in memory:
-            unseen = iterate.total / iterate.samples != memory[_REACHED]
-            gained = coupling.gained() / iterate.samples if unseen else float(memory[_GAINED])
-            damping = _adapted(damping, gained / float(memory[_EXPECTED]))
+            gained = float(memory[_GAINED]) if seen else coupling.gained() / iterate.samples
+            damping = _adapted(damping, gained / float(memory[_EXPECTED]), seen)
         for _ in range(_MAX_TRIALS):
             steps, expected = coupling.solve(damping)
             if not expected > 0.0:
@@ -92,7 +96,8 @@ class Fast(Method[Point]):
             log.line_search_evaluations += 1
             candidate = moved(iterate, steps)
             if candidate.total < iterate.total:
-                return candidate, _remembered(iterate, candidate, damping, expected, steps), log
+                of_batches = {} if seen else averages.memory()
+                return candidate, {**_remembered(iterate, candidate, damping, expected, steps), **of_batches}, log
             log.rejected_updates += 1
             damping *= 4.0
         return iterate, memory, log
@@ -108,11 +113,15 @@ def moved(point: Point, steps: list[Tensor]) -> Point:
     return Point(point.network, weights, biases, point.batch)
 
 
-def _adapted(damping: float, kept: float) -> float:
-    """Levenberg and Marquardt: less damping where the loss fell about as much as the linearized problem promised."""
-    if kept > 0.5:
-        return max(0.4 * damping, _LEAST_DAMPING)
-    return max(damping, min(4.0 * damping, _MOST_DAMPING)) if kept < 0.15 else damping
+def _adapted(damping: float, kept: float, seen: bool) -> float:
+    """Levenberg and Marquardt: less damping where the loss fell about as much as the linearized problem promised.
+
+    New samples keep less of it, and how much is chance: there it is enough to gain at all, and changes are small.
+    """
+    enough, little, less, more = (0.5, 0.15, 0.4, 4.0) if seen else (0.1, -0.1, 0.75, 1.5)
+    if kept > enough:
+        return max(less * damping, min(damping, _LEAST_DAMPING if seen else _FIRST_DAMPING))
+    return max(damping, min(more * damping, _MOST_DAMPING)) if kept < little else damping
 
 
 def _remembered(before: Point, after: Point, damping: float, expected: float, steps: list[Tensor]) -> Memory:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lysep import head
 from lysep.links.base import Regression
+from lysep.methods.averages import GAINS, GRAM, MOMENT, Averages
 from lysep.objective import Point
 from lysep.sums import per_sample
 
@@ -42,14 +43,20 @@ class Separated:
     """B."""
     moment: Tensor
     """Σ ρ δ vᵀ: half the gradient of the loss."""
+    target: Tensor
+    """The moment that is solved for: that of these samples, or its mean over the last batches."""
     solution: Tensor
 
 
-def separate(point: Point, damping: float) -> list[Separated]:
-    """Every layer's problem; layers of equal shape are solved together."""
+def separate(point: Point, damping: float, averages: Averages | None = None) -> list[Separated]:
+    """Every layer's problem; layers of equal shape are solved together.
+
+    Without averages the problems are those of these samples alone.
+    """
     moments, regressions = _reverse_pass(point)
+    averages, ridge = averages or Averages({}), RIDGE + DAMPED * damping
     return [
-        _solved(layers, [moments[l] for l in layers], [regressions[l] for l in layers], RIDGE + DAMPED * damping)
+        _solved(layers, [moments[l] for l in layers], [regressions[l] for l in layers], ridge, averages)
         for layers in _by_shape(point)
     ]
 
@@ -118,16 +125,22 @@ def _by_shape(point: Point) -> list[list[int]]:
     return list(places.values())
 
 
-def _solved(layers: list[int], moments: list[Tensor], regressions: list[Regression], ridge: float) -> Separated:
-    metric, root = _roots(torch.stack([_second_moment(regression.delta) for regression in regressions]))
+def _solved(
+    layers: list[int], moments: list[Tensor], regressions: list[Regression], ridge: float, averages: Averages
+) -> Separated:
+    first, delta = layers[0], regressions[0].delta
+    second = torch.stack([_second_moment(regression.delta) for regression in regressions])
+    metric, root = _roots(averages.mean(GAINS, first, second))
     grams = [
         regression.gram(_squared_gains(regression.delta, R))
-        for regression, R in zip(regressions, root.to(regressions[0].delta.dtype).unbind(), strict=True)
+        for regression, R in zip(regressions, root.to(delta.dtype).unbind(), strict=True)
     ]
-    gram, moment = _with_ridge(torch.stack(grams), ridge, regressions[0].bias), torch.stack(moments)
+    gram = _with_ridge(averages.mean(GRAM, first, torch.stack(grams)), ridge, regressions[0].bias)
+    moment = torch.stack(moments)
+    target = averages.mean(MOMENT, first, moment)
     factor = torch.linalg.cholesky_ex(gram).L
-    solution = -torch.cholesky_solve((root @ (root @ moment)).mT, factor).mT
-    return Separated(layers, regressions, gram, metric, moment, solution)
+    solution = -torch.cholesky_solve((root @ (root @ target)).mT, factor).mT
+    return Separated(layers, regressions, gram, metric, moment, target, solution)
 
 
 def _second_moment(delta: Tensor) -> Tensor:

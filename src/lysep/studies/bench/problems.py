@@ -83,6 +83,7 @@ def _digits(depth: int, budget: float) -> Problem:
         budget,
         seeds=5,
         gradient=(WHOLE, Batches(128)),
+        separation=(WHOLE, Batches(256)),
     )
 
 
