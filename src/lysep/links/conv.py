@@ -73,6 +73,16 @@ class ConvLink(Link):
             patches = self._patches(v.double()).reshape(self._patch_length, -1)
             yield patches.T, b.double().transpose(0, 1).reshape(b.shape[1], -1).T
 
+    def effects(self, features: Tensor, grad: Tensor, steps: Tensor, bias: bool) -> Tensor:
+        """Σ_p grad_p·(D v_p) is the inner product of D and Σ_p grad_p ⊗ v_p, which one product finds for all steps."""
+        D = (steps[:, :, :-1] if bias else steps).flatten(1)
+        blocks = []
+        for v, g in self._blocks(features, grad):
+            patches = self._patches(v).movedim(3, 0).reshape(len(v), self._patch_length, -1)
+            blocks.append(D @ (g.flatten(2) @ patches.mT).flatten(1).T)
+        effects = torch.cat(blocks, 1)
+        return effects.addmm_(steps[:, :, -1], grad.sum((2, 3)).T) if bias else effects
+
     @cached_property
     def metric(self) -> KroneckerMetric:
         axes = [self._axis_metric(axis).to(self.device) for axis in (0, 1)]
