@@ -29,7 +29,7 @@ GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
 _LEAST_VARIANCE = 1e-9  # of a feature's mean square: below it the variance is rounding, which shall decide nothing
 _ROUNDING = 1e-13
 _SAMPLED, _A_COLUMN = 500, 40  # the samples at least, and the rows a column, that second moments are made from
-_WITH_PLACES = 100  # the samples at least for a layer with many places, where every sample has many rows
+_WITH_PLACES = 50  # the samples at least for a layer with many places, where every sample has many rows
 _SHARES = 2.0**32  # of the sample with the largest gain; any other has a whole number of them, at least one
 
 
