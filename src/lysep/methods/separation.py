@@ -29,7 +29,7 @@ GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
 _LEAST_VARIANCE = 1e-9  # of a feature's mean square: below it the variance is rounding, which shall decide nothing
 _ROUNDING = 1e-13
 _SAMPLED, _A_COLUMN = 500, 40  # the samples at least, and the rows a column, that second moments are made from
-_WITH_PLACES = 50  # the samples at least for a layer with many places, where every sample has many rows
+_WITH_PLACES = 50  # the samples at least for G and A of a layer with many places, where every sample has many rows
 _SHARES = 2.0**32  # of the sample with the largest gain; any other has a whole number of them, at least one
 
 
@@ -39,6 +39,7 @@ class Separated:
 
     layers: list[int]
     regressions: list[Regression]
+    """For the coupling."""
     gram: Tensor
     """Σ ω v vᵀ with its ridge."""
     metric: Tensor
@@ -61,7 +62,7 @@ def separate(point: Point, damping: float, averages: Averages | None = None) -> 
 
 
 class _Passed(NamedTuple):
-    """What the reverse pass leaves of a layer: its moment, and samples for the coupling and for second moments."""
+    """What the reverse pass leaves of a layer: its moment, samples for the coupling, and samples for second moments."""
 
     moment: Tensor
     coupled: Regression
@@ -78,16 +79,16 @@ def _reverse_pass(point: Point) -> list[_Passed]:
     if point.sample_weight is not None:
         rho, slope = per_sample(point.sample_weight.sqrt(), rho), per_sample(point.sample_weight, slope)
     enough = _enough(point)
-    samples = {size: _sample(rho, slope, size) for size in {*enough}}
+    most, samples = max(enough), {size: _sample(rho, slope, size) for size in {*enough}}
     passed = list[_Passed]()
     for l, layer in reversed(list(enumerate(point.network.layers))):
         link, features = layer.link, point.features[l]
         moment = link.moment(features, slope, layer.has_bias)
-        coupled, shaping = (
-            Regression(link, features[sample.chosen], sample.gains(slope), layer.has_bias)
-            for sample in (samples[max(enough)], samples[enough[l]])
-        )
-        passed.append(_Passed(moment, coupled, shaping))
+        regressions = {
+            size: Regression(link, features[samples[size].chosen], samples[size].gains(slope), layer.has_bias)
+            for size in {most, enough[l]}
+        }
+        passed.append(_Passed(moment, regressions[most], regressions[enough[l]]))
         if l > 0:
             pulled = link.pull_back(point.weights[l], slope)
             slope = layer.activation.pull_back(point.aux[l - 1], point.active[l], pulled)
