@@ -74,14 +74,15 @@ class ConvLink(Link):
             yield patches.T, b.double().transpose(0, 1).reshape(b.shape[1], -1).T
 
     def effects(self, features: Tensor, grad: Tensor, steps: Tensor, bias: bool) -> Tensor:
-        """Σ_p grad_p·(D v_p) is the inner product of D and Σ_p grad_p ⊗ v_p, which one product finds for all steps."""
-        D = (steps[:, :, :-1] if bias else steps).flatten(1)
-        blocks = []
+        """All steps in one product, so that patches are copied out once."""
+        D = steps.flatten(0, 1)
+        effects = []
         for v, g in self._blocks(features, grad):
-            patches = self._patches(v).movedim(3, 0).reshape(len(v), self._patch_length, -1)
-            blocks.append(D @ (g.flatten(2) @ patches.mT).flatten(1).T)
-        effects = torch.cat(blocks, 1)
-        return effects.addmm_(steps[:, :, -1], grad.sum((2, 3)).T) if bias else effects
+            patches = self._patches(v).reshape(self._patch_length, -1)
+            changes = torch.addmm(D[:, -1:], D[:, :-1], patches) if bias else D @ patches
+            changes = changes.reshape(len(steps), self.out_channels, len(v), -1)
+            effects.append(changes.mul_(g.flatten(2).transpose(0, 1)).sum((1, 3)))
+        return torch.cat(effects, 1)
 
     @cached_property
     def metric(self) -> KroneckerMetric:
