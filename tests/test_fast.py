@@ -19,7 +19,7 @@ from lysep.methods import separation
 from lysep.methods.coupling import Coupling
 from lysep.methods.fast import moved
 from lysep.methods.separation import separate
-from lysep.problems import circle, fnn
+from lysep.problems import circle, cnn, digits, fnn
 from references import charge_of, coupled_step, layers_of, local_gains, local_problem
 from small import Recorder, X, Y, disk, network, plain_scores, same, values
 from test_paper import NETWORKS
@@ -144,6 +144,32 @@ def test_of_many_samples_the_gradient_is_exact_and_second_moments_are_nearly_tho
             D = torch.randn(B.shape[0], v.shape[1], generator=generator, dtype=torch.float64)
             effect = (v @ D.T * delta).sum(1).square().sum()
             assert 0.5 < float(regression.effects(D[None]).square().sum() / effect) < 2.0
+
+
+@pytest.mark.parametrize("sweeps", [1, 6])
+def test_of_convolutions_fewer_samples_give_second_moments(sweeps):
+    data, model = digits(0), cnn(2, 3, image=(1, 8, 8), hidden=10, start="pytorch", dtype=torch.float64)
+    X, y = data.X_train[:400], data.y_train[:400]
+    lysep.fit(model, X, y, sweeps=sweeps)
+    point = point_of(model, X, y)
+    problems = {problem.layers[0]: problem for problem in separated(point, damping=0.0)[1]}
+    model.zero_grad()
+    F.cross_entropy(model(X), y, reduction="sum").backward()
+    layers = layers_of(model, (1, 8, 8))
+    rho, deltas = local_gains(layers, point.weights, point.biases, X, y)
+    for l, below in enumerate([X, point.aux[0]]):
+        problem, module, weight, bias = problems[l], model[3 * l], point.weights[l], point.biases[l]
+        assert len(problem.regressions[0].delta) == 400  # the coupling sees them all
+        gradient = torch.cat([module.weight.grad.flatten(1), module.bias.grad[:, None]], 1)
+        torch.testing.assert_close(2.0 * problem.moment[0], gradient, rtol=1e-9, atol=1e-9)
+        exact = local_problem(
+            *(layers[l], weight, bias, below.flatten(1).T, deltas[l], rho, separation.RIDGE),
+            *(separation.BIAS_RIDGE, separation.GAIN_RIDGE),
+        )
+        gram = torch.einsum("apn,pn,bpn->ab", exact.v, exact.factors, exact.v)
+        assert not torch.allclose(problem.metric[0], exact.B, rtol=1e-6)
+        close_as_forms(problem.metric[0] @ problem.metric[0], exact.B @ exact.B)
+        close_as_forms(problem.gram[0], gram)
 
 
 def close_as_forms(ours, theirs):

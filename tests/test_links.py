@@ -5,9 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional as F
 
 from architectures import problems
 from lysep.links import DenseLink, FixedMap
+from lysep.links.fixed import Pool
 from lysep.network import linear_modules, parse
 from references import columns, layers_of
 
@@ -38,6 +40,19 @@ def test_map_and_pull_back_are_the_matrix_and_its_transpose(problem, seed):
         pulled = link.pull_back(W, grad)
         assert pulled.shape == active.shape
         torch.testing.assert_close(columns(pulled), K.T @ columns(grad))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("kernel", "stride"), [((2, 2), (2, 2)), ((3, 2), (1, 3)), ((2, 3), (3, 1)), ((1, 1), (2, 1))])
+@pytest.mark.parametrize("divisor", [None, -3])
+def test_pooling_has_the_bits_of_pytorch(dtype, kernel, stride, divisor):
+    generator = torch.Generator().manual_seed(2)
+    pool = Pool(kernel, stride, divisor=divisor)
+    x = torch.randn(3, 2, 9, 11, generator=generator, dtype=dtype).requires_grad_()
+    theirs = F.avg_pool2d(x, kernel, stride, divisor_override=divisor)
+    assert torch.equal(pool.apply(x.detach()), theirs)
+    grad = torch.randn(theirs.shape, generator=generator, dtype=dtype)
+    assert torch.equal(pool.adjoint(grad, x), torch.autograd.grad(theirs, x, grad)[0])
 
 
 @given(problems())

@@ -73,6 +73,17 @@ class ConvLink(Link):
             patches = self._patches(v.double()).reshape(self._patch_length, -1)
             yield patches.T, b.double().transpose(0, 1).reshape(b.shape[1], -1).T
 
+    def effects(self, features: Tensor, grad: Tensor, steps: Tensor, bias: bool) -> Tensor:
+        """All steps in one product, so that patches are copied out once."""
+        D = steps.flatten(0, 1)
+        effects = []
+        for v, g in self._blocks(features, grad):
+            patches = self._patches(v).reshape(self._patch_length, -1)
+            changes = torch.addmm(D[:, -1:], D[:, :-1], patches) if bias else D @ patches
+            changes = changes.reshape(len(steps), self.out_channels, len(v), -1)
+            effects.append(changes.mul_(g.flatten(2).transpose(0, 1)).sum((1, 3)))
+        return torch.cat(effects, 1)
+
     @cached_property
     def metric(self) -> KroneckerMetric:
         axes = [self._axis_metric(axis).to(self.device) for axis in (0, 1)]

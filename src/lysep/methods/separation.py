@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ GAIN_RIDGE = 1e-4  # of the mean squared gain, for B
 _LEAST_VARIANCE = 1e-9  # of a feature's mean square: below it the variance is rounding, which shall decide nothing
 _ROUNDING = 1e-13
 _SAMPLED, _A_COLUMN = 500, 40  # the samples at least, and the rows a column, that second moments are made from
+_WITH_PLACES = 50  # the samples at least for G and A of a layer with many places, where every sample has many rows
 _SHARES = 2.0**32  # of the sample with the largest gain; any other has a whole number of them, at least one
 
 
@@ -37,6 +39,7 @@ class Separated:
 
     layers: list[int]
     regressions: list[Regression]
+    """For the coupling."""
     gram: Tensor
     """Σ ω v vᵀ with its ridge."""
     metric: Tensor
@@ -53,15 +56,20 @@ def separate(point: Point, damping: float, averages: Averages | None = None) -> 
 
     Without averages the problems are those of these samples alone.
     """
-    moments, regressions = _reverse_pass(point)
+    passed = _reverse_pass(point)
     averages, ridge = averages or Averages({}), RIDGE + DAMPED * damping
-    return [
-        _solved(layers, [moments[l] for l in layers], [regressions[l] for l in layers], ridge, averages)
-        for layers in _by_shape(point)
-    ]
+    return [_solved(layers, [passed[l] for l in layers], ridge, averages) for layers in _by_shape(point)]
 
 
-def _reverse_pass(point: Point) -> tuple[list[Tensor], list[Regression]]:
+class _Passed(NamedTuple):
+    """What the reverse pass leaves of a layer: its moment, samples for the coupling, and samples for second moments."""
+
+    moment: Tensor
+    coupled: Regression
+    shaping: Regression
+
+
+def _reverse_pass(point: Point) -> list[_Passed]:
     """What the separated problems are made of, layer by layer, while ρ_n δ_n is in the cache.
 
     ρ_n = sqrt(r_n), and δ_n is its gradient in what the layer produces. Both are times sqrt(w_n) for a sample of weight
@@ -70,16 +78,21 @@ def _reverse_pass(point: Point) -> tuple[list[Tensor], list[Regression]]:
     rho, slope = head.gains(point.log_probs, point.labels)
     if point.sample_weight is not None:
         rho, slope = per_sample(point.sample_weight.sqrt(), rho), per_sample(point.sample_weight, slope)
-    sample = _sample(rho, slope, _enough(point))
-    moments, regressions = list[Tensor](), list[Regression]()
+    enough = _enough(point)
+    most, samples = max(enough), {size: _sample(rho, slope, size) for size in {*enough}}
+    passed = list[_Passed]()
     for l, layer in reversed(list(enumerate(point.network.layers))):
         link, features = layer.link, point.features[l]
-        moments.append(link.moment(features, slope, layer.has_bias))
-        regressions.append(Regression(link, features[sample.chosen], sample.gains(slope), layer.has_bias))
+        moment = link.moment(features, slope, layer.has_bias)
+        regressions = {
+            size: Regression(link, features[samples[size].chosen], samples[size].gains(slope), layer.has_bias)
+            for size in {most, enough[l]}
+        }
+        passed.append(_Passed(moment, regressions[most], regressions[enough[l]]))
         if l > 0:
             pulled = link.pull_back(point.weights[l], slope)
             slope = layer.activation.pull_back(point.aux[l - 1], point.active[l], pulled)
-    return moments[::-1], regressions[::-1]
+    return passed[::-1]
 
 
 @dataclass(frozen=True)
@@ -95,10 +108,12 @@ class _Sample:
         return per_sample(self.factors, slope[self.chosen])
 
 
-def _enough(point: Point) -> int:
+def _enough(point: Point) -> list[int]:
+    """For every layer's second moments; the coupling gets the most. Layers of one place share their samples."""
     places = [math.prod(layer.link.out_shape[1:]) for layer in point.network.layers]
-    columns = max(W[0].numel() / p for W, p in zip(point.weights, places, strict=True))
-    return max(_SAMPLED, math.ceil(_A_COLUMN * columns))
+    needs = [math.ceil(_A_COLUMN * (W[0].numel() / p)) for W, p in zip(point.weights, places, strict=True)]
+    most = max(_SAMPLED, *needs)
+    return [most if p == 1 else max(_WITH_PLACES, need) for p, need in zip(places, needs, strict=True)]
 
 
 def _sample(rho: Tensor, slope: Tensor, size: int) -> _Sample:
@@ -125,22 +140,20 @@ def _by_shape(point: Point) -> list[list[int]]:
     return list(places.values())
 
 
-def _solved(
-    layers: list[int], moments: list[Tensor], regressions: list[Regression], ridge: float, averages: Averages
-) -> Separated:
-    first, delta = layers[0], regressions[0].delta
+def _solved(layers: list[int], passed: list[_Passed], ridge: float, averages: Averages) -> Separated:
+    first, regressions = layers[0], [of_layer.shaping for of_layer in passed]
     second = torch.stack([_second_moment(regression.delta) for regression in regressions])
     metric, root = _roots(averages.mean(GAINS, first, second))
     grams = [
         regression.gram(_squared_gains(regression.delta, R))
-        for regression, R in zip(regressions, root.to(delta.dtype).unbind(), strict=True)
+        for regression, R in zip(regressions, root.to(regressions[0].delta.dtype).unbind(), strict=True)
     ]
     gram = _with_ridge(averages.mean(GRAM, first, torch.stack(grams)), ridge, regressions[0].bias)
-    moment = torch.stack(moments)
+    moment = torch.stack([of_layer.moment for of_layer in passed])
     target = averages.mean(MOMENT, first, moment)
     factor = torch.linalg.cholesky_ex(gram).L
     solution = -torch.cholesky_solve((root @ (root @ target)).mT, factor).mT
-    return Separated(layers, regressions, gram, metric, moment, target, solution)
+    return Separated(layers, [of_layer.coupled for of_layer in passed], gram, metric, moment, target, solution)
 
 
 def _second_moment(delta: Tensor) -> Tensor:
