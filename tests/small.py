@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import lysep
+from lysep import Fast
 from lysep.methods import SweepLog
 
 
@@ -108,3 +109,19 @@ def outcome(result):
     del columns["seconds"]
     rows = {name: [(type(v), struct.pack("<d", v)) for v in column] for name, column in columns.items()}
     return result.status, result.kept_sweep, result.remarks, rows, bits(values(result.model))
+
+
+def point_of(model, X, y, sample_weight=None):
+    return Fast().evaluate(lysep.separate(model, X, y, sample_weight=sample_weight))
+
+
+def run(point, sweeps, memory=None, method=None):
+    """Points and memories of some sweeps, the first ones included."""
+    method = method or Fast(start="given")
+    if memory is None:
+        point, memory = method.begin(point)
+    seen = [(point, memory)]
+    for _ in range(sweeps):
+        point, memory, _ = method.sweep(point, memory)
+        seen.append((point, memory))
+    return seen

@@ -132,3 +132,12 @@ def test_bad_weights_are_refused_and_the_model_is_left_alone(weights, message):
     with pytest.raises(ValueError, match=message):
         lysep.fit(model, X, Y, sample_weight=weights)
     assert same(values(model), before)
+
+
+def test_weights_that_float32_does_not_know_are_as_good_as_none():
+    weights = torch.ones(len(X), dtype=torch.float64)
+    weights[:15] = 1e-100
+    few = lysep.fit(network(dtype=torch.float32), X.float(), Y, sample_weight=weights, sweeps=8)
+    none = lysep.fit(network(dtype=torch.float32), X.float(), Y, sample_weight=weights.round(), sweeps=8)
+    assert few.history["cross_entropy"][-1] == pytest.approx(none.history["cross_entropy"][-1], rel=1e-2)
+    assert len(few.history) == 8

@@ -26,7 +26,7 @@ from lysep.callbacks import Callback, EarlyStopping, Progress
 from lysep.data import as_tensor, check_weights
 from lysep.history import History
 from lysep.labels import Floats, Samples
-from lysep.methods import Method
+from lysep.methods import Method, resolve
 from lysep.objective import SeparatedLoss, separated_loss
 from lysep.parameters import COUNT, FRACTION, NOT_NEGATIVE, TRUTH, Rule, check, is_integer, one_of, optional
 from lysep.preprocessing import TableEncoder
@@ -55,7 +55,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         Train on a random subset of this size, replaced every `refresh_every` sweeps. None, or a size that the data do
         not reach: all of them at once.
     refresh_every
-        See `batch_size`.
+        See `batch_size`. None: as suits the method, 1 for "fast" and 200 for "paper".
     tol, n_iter_no_change
         Training ends when the cross-entropy has not improved by more than `tol` for `n_iter_no_change` sweeps, or
         cannot any more. With `batch_size`, early stopping only does that, and `n_iter_no_change` counts batches.
@@ -136,7 +136,7 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         method: str | Method[Any] = "fast",
         max_iter: int = 200,
         batch_size: int | None = None,
-        refresh_every: int = 200,
+        refresh_every: int | None = None,
         tol: float = 1e-3,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -383,7 +383,8 @@ class LySepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _watch(self, batch_size: int | None, held_out: bool) -> list[_NoBetter]:
         """What ends a run that gets no better. The loss on a batch is none to go by: it is soon learnt by heart."""
-        patience = self.n_iter_no_change * (1 if batch_size is None else self.refresh_every)
+        every = resolve(self.method).refresh_every if self.refresh_every is None else self.refresh_every
+        patience = self.n_iter_no_change * (1 if batch_size is None else every)
         if held_out:
             return [_NoBetter(patience, min_delta=self.tol)]
         if batch_size is None:
@@ -470,7 +471,7 @@ _RULES = {
     "method": Rule(lambda value: isinstance(value, str | Method), "a name, or an instance such as lysep.Paper()"),
     "max_iter": COUNT,
     "batch_size": optional(COUNT),
-    "refresh_every": COUNT,
+    "refresh_every": optional(COUNT),
     "tol": NOT_NEGATIVE,
     "early_stopping": TRUTH,
     "validation_fraction": FRACTION,

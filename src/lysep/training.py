@@ -79,7 +79,7 @@ def fit(
     method: str | Method[Any] = "fast",
     sweeps: int = 1000,
     batch_size: int | None = None,
-    refresh_every: int = 200,
+    refresh_every: int | None = None,
     validation: tuple[Any, ...] | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
@@ -109,7 +109,8 @@ def fit(
     batch_size
         Train on a random subset of this size, replaced every `refresh_every` sweeps. None: all the data at once.
     refresh_every
-        See `batch_size`. New samples get new auxiliary variables, by a forward pass.
+        See `batch_size`. New samples get new auxiliary variables, by a forward pass. None: as suits the method, which
+        is 1 for "fast" and, as in the paper, 200 for "paper".
     validation
         A pair (X, y), or (X, y, sample_weight), that is scored after every sweep, and recorded.
     callbacks
@@ -150,6 +151,7 @@ def fit(
     """
     started = time.perf_counter()
     chosen = resolve(method)
+    refresh_every = chosen.refresh_every if refresh_every is None else refresh_every
     source = Source(X, y, sample_weight)
     _check_options(len(source), sweeps, batch_size, refresh_every, time_limit, tolerance, seed, checkpoint_every)
     told = Callbacks(callbacks)
@@ -377,7 +379,10 @@ def _check_options(
     if time_limit is not None and not (isinstance(time_limit, numbers.Real) and time_limit > 0.0):
         raise ValueError(f"time_limit={time_limit!r} must be a positive number of seconds, or None.")
     if tolerance is not None and batch_size is not None and refresh_every == 1:
-        raise ValueError("tolerance compares sweeps of one batch, but refresh_every=1 leaves one sweep a batch.")
+        raise ValueError(
+            "tolerance compares sweeps of one batch, but refresh_every=1 (what method='fast' has if it is not told) "
+            "leaves one sweep a batch. Leave tolerance out, or set refresh_every."
+        )
     if tolerance is not None and not (isinstance(tolerance, numbers.Real) and tolerance >= 0.0):
         raise ValueError(f"tolerance={tolerance!r} must be zero or a positive number, or None.")
     if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed < 2**63:

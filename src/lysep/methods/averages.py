@@ -12,6 +12,11 @@ _LAST = {GAINS: 20.0, GRAM: 20.0, MOMENT: 5.0}
 _BATCHES = "batches"
 
 
+def averages_in(memory: Memory) -> Memory:
+    """What there is of them, to be kept while samples stay what they are."""
+    return {key: value for key, value in memory.items() if key.partition(".")[0] in (*_LAST, _BATCHES)}
+
+
 class Averages:
     """Means over all batches at first, then over about the last ones. Without a memory, the first batch's own sums."""
 

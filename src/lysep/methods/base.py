@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor
 
@@ -34,6 +34,9 @@ class Method(ABC, Generic[E]):
 
     E is what the method works on: an `Iterate`, with every term of S, unless it says otherwise.
     """
+
+    refresh_every: ClassVar[int] = 200
+    """For how many sweeps a mini-batch stays, where nobody says. As in the paper, unless a method says otherwise."""
 
     def evaluate(self, state: State) -> E:
         iterate: Any = Iterate(state)

@@ -12,13 +12,13 @@ let δ_{l,n} be the gradient of ρ_n in c_{l,n}: one reverse pass. A sweep
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from lysep.data import Batch
-from lysep.methods.averages import Averages
+from lysep.methods.averages import Averages, averages_in
 from lysep.methods.base import Memory, Method, SweepLog
 from lysep.methods.coupling import Coupling
 from lysep.methods.separation import separate
@@ -46,6 +46,7 @@ class Fast(Method[Point]):
     """
 
     start: Literal["auto", "measured", "given"] = "auto"
+    refresh_every: ClassVar[int] = 1  # within a few sweeps a batch is learnt by heart
 
     def __post_init__(self) -> None:
         if self.start not in ("auto", "measured", "given"):
@@ -77,8 +78,8 @@ class Fast(Method[Point]):
 
     def sweep(self, iterate: Point, memory: Memory) -> tuple[Point, Memory, SweepLog]:
         log = SweepLog()
-        damping = float(memory[_DAMPING])
         seen = _REACHED in memory and float(memory[_REACHED]) == iterate.total / iterate.samples
+        damping = float(memory[_DAMPING]) if seen else max(float(memory[_DAMPING]), _FIRST_DAMPING)
         averages = Averages({} if seen else memory)
         try:
             with torch.inference_mode():  # cheaper calls, for tensors that do not leave the sweep
@@ -96,7 +97,7 @@ class Fast(Method[Point]):
             log.line_search_evaluations += 1
             candidate = moved(iterate, steps)
             if candidate.total < iterate.total:
-                of_batches = {} if seen else averages.memory()
+                of_batches = averages_in(memory) if seen else averages.memory()
                 return candidate, {**_remembered(iterate, candidate, damping, expected, steps), **of_batches}, log
             log.rejected_updates += 1
             damping *= 4.0
@@ -120,7 +121,7 @@ def _adapted(damping: float, kept: float, seen: bool) -> float:
     """
     enough, little, less, more = (0.5, 0.15, 0.4, 4.0) if seen else (0.1, -0.1, 0.75, 1.5)
     if kept > enough:
-        return max(less * damping, min(damping, _LEAST_DAMPING if seen else _FIRST_DAMPING))
+        return max(less * damping, _LEAST_DAMPING if seen else _FIRST_DAMPING)
     return max(damping, min(more * damping, _MOST_DAMPING)) if kept < little else damping
 
 

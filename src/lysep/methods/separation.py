@@ -78,6 +78,7 @@ def _reverse_pass(point: Point) -> list[_Passed]:
     rho, slope = head.gains(point.log_probs, point.labels)
     if point.sample_weight is not None:
         rho, slope = per_sample(point.sample_weight.sqrt(), rho), per_sample(point.sample_weight, slope)
+        rho = rho.clamp_(min=torch.finfo(rho.dtype).tiny ** 0.5)  # where a weight is lost in it, so is the slope
     enough = _enough(point)
     most, samples = max(enough), {size: _sample(rho, slope, size) for size in {*enough}}
     passed = list[_Passed]()

@@ -27,7 +27,8 @@ def measured_start(point: Point, always: bool) -> Point:
     hidden = range(len(point.aux))
     if not math.isfinite(point.total):
         return point
-    if not always and point.total / point.samples < _LEARNED * _guessing(point):
+    guessing = _guessing(point)  # zero for samples of one class, which say nothing of what a model has learned
+    if not always and (guessing == 0.0 or point.total / point.samples < _LEARNED * guessing):
         return point
     chosen = [l for l in hidden if always or _is_useless(point, l)]
     if not chosen:
