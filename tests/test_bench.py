@@ -381,7 +381,7 @@ def test_choices_at_the_edge_of_their_grid_are_named_below_what_was_chosen():
     *_, table, between, said = tables.settings([inside, edge])
     assert table == "| small (3,4) | wide | adam 1, pytorch start |"
     assert between == ""
-    assert said == "Learning rates chosen at the edge of their grid: small (3,4), wide 1."
+    assert said == "Learning rates chosen at the edge of their grid (of three or more): small (3,4), wide 1."
 
 
 def losses(entries, measures=lambda problem: tables.time_measures()):

@@ -122,7 +122,9 @@ def settings(entries: Sequence[Entry]) -> list[str]:
         for e in entries
         if at_an_edge(e.family, e.problem, e.candidate)
     ]
-    return [*lines, "", f"Learning rates chosen at the edge of their grid: {'; '.join(ends)}."] if ends else lines
+    if ends:
+        lines += ["", f"Learning rates chosen at the edge of their grid (of three or more): {'; '.join(ends)}."]
+    return lines
 
 
 def failures(entries: Sequence[Entry]) -> list[str]:
