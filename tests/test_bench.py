@@ -18,6 +18,7 @@ from lysep.studies.bench.summary import accuracies, accuracy_at, lowest, seconds
 from lysep.studies.bench.training import COLUMNS, Candidate, Recorder, Stopwatch, Task, train
 from lysep.studies.bench.tuning import Family, ranked, tuned
 from lysep.studies.runs import Outcome, Run, Store
+from lysep.text import duration
 from small import plain_scores
 
 
@@ -153,6 +154,16 @@ def test_a_run_that_ends_by_itself_is_scored_where_it_ended():
     assert recorder.ended == "finished by itself"
 
 
+def test_of_many_training_samples_the_first_are_scored():
+    def many(seed):
+        return circle(seed, train=5003, test=30)
+
+    run = train(Task(replace(SMALL, load=many), ADAM, 0, 0.01))
+    data, model = many(0), small_network(0, "pytorch")
+    assert run.history[0][2:4] == pytest.approx(plain_scores(model, data.X_train[:5000], data.y_train[:5000]))
+    assert run.history[0][2] != pytest.approx(plain_scores(model, data.X_train, data.y_train)[0], rel=1e-9)
+
+
 def test_what_goes_wrong_in_training_is_a_failed_run():
     def broken(seed, start):
         return nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
@@ -240,6 +251,22 @@ def test_every_optimizer_has_the_same_starts_to_choose_from():
         assert grid == {(m, r, s) for m in methods for r in tuning.RATES[m] for s in ("pytorch", "xavier", "measured")}
 
 
+@pytest.mark.parametrize(
+    ("rates", "chosen", "at_an_edge"),
+    [
+        ((0.1, 0.2, 0.3), 0.1, True),
+        ((0.1, 0.2, 0.3), 0.2, False),
+        ((0.1, 0.2, 0.3), 0.3, True),
+        ((0.3, 1.0), 1.0, False),  # too few to have edges
+        ((None,), None, False),
+    ],
+)
+def test_a_rate_at_the_edge_of_what_its_method_may_choose_is_known(rates, chosen, at_an_edge):
+    others = [Candidate("gd", "xavier", rate) for rate in (1e-9, 1e9)]  # of another method: nobody's edges
+    family = Family("F", False, lambda p: [*others, *(Candidate("momentum", "pytorch", rate) for rate in rates)])
+    assert tuning.at_an_edge(family, SMALL, Candidate("momentum", "pytorch", chosen)) is at_an_edge
+
+
 # -- carrying out ------------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +301,11 @@ def test_several_jobs_make_the_same_runs(tmp_path):
     assert [run.specification["seed"] for run in runs] == [0, 1]
     data, model = circle(1), fnn(3, 10, start="pytorch", seed=1)
     assert runs[1].history[0][2] == pytest.approx(plain_scores(model, data.X_train, data.y_train)[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(3.4, "3 s"), (120.0, "2 min"), (9000.0, "2.5 h")])
+def test_how_long_something_takes_is_said_in_a_fitting_unit(seconds, text):
+    assert duration(seconds) == text
 
 
 def test_families_that_choose_the_same_share_their_runs():
@@ -340,6 +372,16 @@ def test_times_are_also_said_in_sweeps_and_in_steps_of_adam():
         -1
     ]
     assert line == "| small (3,4) | ours | 2 [2, –] (2/3) | 4 [3, –] (2/3) |"
+
+
+def test_choices_at_the_edge_of_their_grid_are_named_below_what_was_chosen():
+    family = Family("wide", False, lambda p: [Candidate("adam", "pytorch", rate) for rate in (0.01, 0.1, 1.0)])
+    inside, edge = (Entry(SMALL, family, Candidate("adam", "pytorch", rate), times(1.0)) for rate in (0.1, 1.0))
+    assert tables.settings([inside])[-1] == "| small (3,4) | wide | adam 0.1, pytorch start |"
+    *_, table, between, said = tables.settings([inside, edge])
+    assert table == "| small (3,4) | wide | adam 1, pytorch start |"
+    assert between == ""
+    assert said == "Learning rates chosen at the edge of their grid (of three or more): small (3,4), wide 1."
 
 
 def losses(entries, measures=lambda problem: tables.time_measures()):

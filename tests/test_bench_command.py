@@ -7,6 +7,7 @@ import torch
 from lysep.cli import main
 from lysep.studies.bench import own
 from lysep.studies.bench.problems import HELD_OUT, LADDER
+from lysep.studies.bench.training import Candidate, Task, train
 
 # -- own data ----------------------------------------------------------------------------------------------------------
 
@@ -48,6 +49,32 @@ def test_own_test_samples_are_taken_as_they_are(tmp_path):
     assert [p.network_name for p in own.on_own_data(path, "ladder")] == [p.network_name for p in LADDER]
     other = saved(tmp_path, X=X + 1.0, y=y)
     assert own.on_own_data(other, "ladder")[0].digest != problems[0].digest
+
+
+def batch_sizes(problem):
+    """What each kind of method may choose."""
+    kinds = problem.gradient, problem.lbfgs, problem.separation
+    return tuple(tuple(schedule.size for schedule in kind) for kind in kinds)
+
+
+def test_on_own_data_everybody_may_choose_batches_as_on_digits(tmp_path):
+    digits = next(p for p in HELD_OUT if p.name == "digits")
+    X, y = arrays(1000)
+    assert {batch_sizes(p) for p in own.on_own_data(saved(tmp_path, X=X, y=y), "held-out")} == {batch_sizes(digits)}
+    assert batch_sizes(digits) == ((None, 128), (None,), (None, 256))
+    ladder = own.on_own_data(saved(tmp_path, X=X, y=y), "ladder")
+    assert {batch_sizes(p) for p in ladder} == {((None,), (None,), (None,))}
+
+
+@pytest.mark.parametrize("method", ["adam", "fast"])
+def test_batches_of_few_own_samples_can_be_trained_on(tmp_path, method):
+    X, y = arrays(40)
+    problem, *_ = own.on_own_data(saved(tmp_path, X=X, y=y), "held-out")
+    assert batch_sizes(problem) == ((None, 15), (None,), (None, 15))  # of 30 training samples
+    batches = (problem.separation if method == "fast" else problem.gradient)[-1]
+    candidate = Candidate(method, "pytorch", None if method == "fast" else 0.01, batches)
+    run = train(Task(problem, candidate, 100, 0.05, tuning=True))
+    assert run.ok, run.outcome.ended
 
 
 X_, Y_ = arrays()

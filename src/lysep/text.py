@@ -1,4 +1,4 @@
-"""Tables for a terminal."""
+"""Text for a terminal: tables, and how long something takes."""
 
 from __future__ import annotations
 
@@ -16,3 +16,10 @@ def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """In the unit in which it is easiest to grasp."""
+    if seconds < 100.0:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h"

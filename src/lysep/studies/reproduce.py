@@ -14,6 +14,7 @@ from lysep.studies.paper import SEEDS, SWEEPS, TUNING_SEEDS, TUNING_SWEEPS, Cell
 from lysep.studies.runs import Store
 from lysep.studies.tuning import Effort, all_tuning_specifications, candidates, choose, reported_specifications
 from lysep.studies.workers import Job, Tally, Workers
+from lysep.text import duration
 
 FULL = Effort(SWEEPS, SEEDS, TUNING_SWEEPS, TUNING_SEEDS)
 QUICK = Effort(40, 2, 20, TUNING_SEEDS[:1])
@@ -48,7 +49,7 @@ def reproduce(
     with Workers(jobs, device) as workers:
         jobs_of = _measure([*tuning, *wanted], workers, say)
         costs = [job.cost for job in jobs_of([*tuning, *wanted])]
-        say(f"{len(costs)} runs to do: about {_duration(max(sum(costs) / jobs, *costs))} with {jobs} process(es)")
+        say(f"{len(costs)} runs to do: about {duration(max(sum(costs) / jobs, *costs))} with {jobs} process(es)")
         _report(workers.run(jobs_of(tuning), store, "tuning", deadline), store, say)
         wanted = _missing(_reported(cells, effort, store), store)
         _report(workers.run(jobs_of(wanted), store, name, deadline), store, say)
@@ -117,9 +118,3 @@ def _report(tally: Tally, store: Store, say: Say) -> None:
         say(f"{tally.failed} of {tally.finished} runs failed: {store.folder} says why. To try again, remove the file.")
     if tally.left_out:
         say(f"{tally.left_out} runs were not begun: they would not have ended in time. Give the command again.")
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90.0:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60.0:.0f} minutes" if seconds < 5400.0 else f"{seconds / 3600.0:.1f} hours"

@@ -16,6 +16,7 @@ from lysep.studies.bench.summary import lowest
 from lysep.studies.bench.training import Candidate, Task, train
 from lysep.studies.bench.tuning import Family, done, most_runs, tuned
 from lysep.studies.runs import Run, Store
+from lysep.text import duration
 
 Say = Callable[[str], None]
 
@@ -121,16 +122,6 @@ def shortened(comparison: Comparison) -> Comparison:
 
 def _first(candidates: Callable[[Problem], list[Candidate]], problem: Problem) -> list[Candidate]:
     return candidates(problem)[:2]
-
-
-def duration(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 100
-        else f"{seconds / 60:.0f} min"
-        if seconds < 6000
-        else f"{seconds / 3600:.1f} h"
-    )
 
 
 def _begin_worker() -> None:

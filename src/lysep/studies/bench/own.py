@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from lysep.data import Source
 from lysep.problems import Split
-from lysep.studies.bench.problems import HELD_OUT, LADDER, Problem, dense
+from lysep.studies.bench.problems import HELD_OUT, LADDER, Batches, Problem, dense
 
 _HELD_OUT = 0.25  # of the samples, where the file brings no test samples
 
@@ -28,20 +30,25 @@ def on_own_data(path: Path, comparison: str) -> tuple[Problem, ...]:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     models = LADDER if comparison == "ladder" else [p for p in HELD_OUT if p.name == "digits"]
     return tuple(
-        Problem(
-            path.stem,
-            f"{path.stem} ({p.network_name[0]},{p.network_name[1]})",
-            p.network_name,
-            partial(own_split, path),
-            partial(dense, *p.network_name, inputs, classes),
-            p.budget,
-            p.target,
-            p.seeds,
-            gradient=p.gradient,
+        replace(
+            p,
+            name=path.stem,
+            title=f"{path.stem} ({p.network_name[0]},{p.network_name[1]})",
+            load=partial(own_split, path),
+            network=partial(dense, *p.network_name, inputs, classes),
+            gradient=_fitting(split, p.gradient),
+            lbfgs=_fitting(split, p.lbfgs),
+            separation=_fitting(split, p.separation),
             digest=digest,
         )
         for p in models
     )
+
+
+def _fitting(split: Split, schedules: Sequence[Batches]) -> tuple[Batches, ...]:
+    """The same schedules; batches have at most half the training samples, since settings are chosen on some of them."""
+    half = len(split.y_train) // 2
+    return tuple(b if b.size is None else b._replace(size=min(b.size, half)) for b in schedules)
 
 
 def own_split(path: Path, seed: int) -> Split:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from lysep import machine
 from lysep.studies.bench import cost_report, figures, tables
-from lysep.studies.bench.conduct import Comparison, Entry, Runner, Say, compare, duration, shortened
+from lysep.studies.bench.conduct import Comparison, Entry, Runner, Say, compare, shortened
 from lysep.studies.bench.own import on_own_data
 from lysep.studies.bench.problems import HELD_OUT, LADDER, Problem
+from lysep.studies.bench.training import SCORED
 from lysep.studies.bench.tuning import (
     ADAM,
     FAST_BEST,
@@ -23,6 +24,7 @@ from lysep.studies.bench.tuning import (
     SGD,
 )
 from lysep.studies.runs import Store
+from lysep.text import duration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +41,8 @@ _HOW = [
     "infinite, and (7/10) says how many did. What an optimizer may choose (learning rate; PyTorch's, Xavier's or the",
     "measured start; batches) is chosen on seeds of its own: every candidate on one seed for a quarter of the budget,",
     "the best two on two more. Layer separation has no learning rate: it gets PyTorch's start, and in a row of its own",
-    "the best one, chosen in the same way.",
+    "the best one; where there are batches to choose, both rows choose them. All that is chosen in the same way.",
+    f"Training cross-entropy is that of the first {SCORED:,} training samples, where there are more.",
 ]
 
 

@@ -12,6 +12,7 @@ from lysep import machine
 from lysep.studies.bench.conduct import Entry
 from lysep.studies.bench.problems import FRACTIONS, THRESHOLDS, Problem
 from lysep.studies.bench.summary import Spread, accuracies, lowest, seconds_to, spread, steps_to
+from lysep.studies.bench.tuning import at_an_edge
 from lysep.studies.runs import Run
 
 
@@ -113,9 +114,17 @@ def held_out(entries: Sequence[Entry]) -> list[str]:
 
 
 def settings(entries: Sequence[Entry]) -> list[str]:
-    """What every family chose on every problem."""
+    """What every family chose on every problem, and which of it a wider grid might better."""
     lines = ["", "## What each chose", "", *header(["problem", "method", "chosen"])]
-    return lines + [row([e.problem.title, e.family.name, e.candidate.title]) for e in entries]
+    lines += [row([e.problem.title, e.family.name, e.candidate.title]) for e in entries]
+    ends = [
+        f"{e.problem.title}, {e.family.name} {e.candidate.lr:g}"
+        for e in entries
+        if at_an_edge(e.family, e.problem, e.candidate)
+    ]
+    if ends:
+        lines += ["", f"Learning rates chosen at the edge of their grid (of three or more): {'; '.join(ends)}."]
+    return lines
 
 
 def failures(entries: Sequence[Entry]) -> list[str]:

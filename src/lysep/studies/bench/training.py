@@ -25,8 +25,8 @@ from lysep.studies.runs import Outcome, Run
 
 COLUMNS = ("seconds", "step", "cross_entropy", "accuracy", "test_cross_entropy", "test_accuracy")
 
-_SCORED = 5000  # training samples at most: enough to see three digits of an accuracy
-_HELD_BACK = 0.25  # of the training samples, to choose settings by: the test samples choose nothing
+SCORED = 5000  # training samples at most, the first ones: enough to see three digits of an accuracy
+_HELD_BACK = 0.25  # of the training samples, to choose settings by
 _FOREVER = 10**9
 
 
@@ -108,7 +108,7 @@ class Recorder:
 
     def __init__(self, task: Task, data: Split, watch: Stopwatch) -> None:
         self._task, self._data, self._watch = task, data, watch
-        self._train = data.X_train[:_SCORED], data.y_train[:_SCORED]
+        self._train = data.X_train[:SCORED], data.y_train[:SCORED]
         self._next, self._scored = 0.0, 0
         self.step = 0
         self.rows: list[tuple[float, ...]] = []
@@ -209,7 +209,10 @@ def _network(task: Task) -> nn.Module:
 
 @lru_cache(maxsize=2)
 def _data(problem: Problem, seed: int, tuning: bool) -> Split:
-    """For tuning, a part of the training samples stands in for the test samples."""
+    """For tuning, a part of the training samples stands in for the test samples of that seed.
+
+    Where every seed splits the same samples anew, the splits of other seeds overlap with it, for everybody alike.
+    """
     data = problem.load(seed)
     if not tuning:
         return data

@@ -63,6 +63,16 @@ PAPER_BEST = Family("paper, best start", True, _separation("paper", ("separation
 FAST_GIVEN = Family("fast, PyTorch's start", True, _separation("fast", ("pytorch",)))
 FAST_BEST = Family("fast, best start", True, _separation("fast", _STARTS))
 
+
+def at_an_edge(family: Family, problem: Problem, candidate: Candidate) -> bool:
+    """Whether a learning rate beyond those that the family may choose might have done better still.
+
+    Fewer than three have no edges: with a line search, as in L-BFGS, a rate of 1 is the natural one.
+    """
+    rates = {c.lr for c in family.candidates(problem) if c.method == candidate.method and c.lr is not None}
+    return len(rates) > 2 and candidate.lr in (min(rates), max(rates))
+
+
 RunAll = Callable[[Sequence[Task]], list[Run]]
 
 
