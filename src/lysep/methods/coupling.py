@@ -4,8 +4,8 @@
 
 A column of C is what one direction does to ρ, to first order: Σ_l δ_{l,n}·(D_l v_{l,n}) over the layers of a group, D
 the solutions of the separated problems, or the step taken last. K is what the separated problems charge for these
-directions; as many times as there are layers, it bounds what they do to these samples: docs/fast.md. Smaller ν trust the
-linearization, larger ν go less far.
+directions; as many times as there are layers, it bounds what they do to these samples: docs/fast.md. Smaller ν trust
+the linearization, larger ν go less far.
 """
 
 from __future__ import annotations
