@@ -156,8 +156,8 @@ _MNIST = Table(
     tuning_sweeps=400,  # two sets of samples
     tuning_seeds=1,
     remarks=(
-        "Tried for layer separation: PyTorch's start, Xavier's and ours, 40 sweeps of (2,4) and of (4,1); PyTorch's was "
-        "a little better. Rows of fewer iterations than the paper's are not done falling.",
+        "Tried for layer separation: PyTorch's start, Xavier's and ours, 40 sweeps of (2,4) and of (4,1); PyTorch's "
+        "was a little better. Rows of fewer iterations than the paper's are not done falling.",
     ),
 )
 _DIGITS = replace(
