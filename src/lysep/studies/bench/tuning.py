@@ -15,7 +15,7 @@ from lysep.studies.runs import Run
 RATES = {
     "gd": (0.3, 1.0),
     "momentum": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
-    "adam": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+    "adam": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
     "lbfgs-single": (0.3, 1.0),
     "muon": (3e-3, 1e-2, 3e-2, 1e-1),
 }
