@@ -196,7 +196,6 @@ def test_the_defaults_that_the_help_names_are_those_of_the_classifier(capsys):
         "activation": "activation",
         "method": "method",
         "max-iter": "max_iter",
-        "refresh-every": "refresh_every",
         "tol": "tol",
         "validation-fraction": "validation_fraction",
         "n-iter-no-change": "n_iter_no_change",
@@ -205,6 +204,7 @@ def test_the_defaults_that_the_help_names_are_those_of_the_classifier(capsys):
             rf"--{option} \S+ (?:(?!--)[^()])*\(default (\S+)\)", text.split("training:", 1)[0] + text
         )[-1:]
         assert said == f"{defaults[name]:g}" if isinstance(defaults[name], float) else str(defaults[name]), option
+    assert f"(fast: {lysep.Fast.refresh_every}, paper: {lysep.Paper.refresh_every})" in text
     assert "20x10 is a network of depth 20: 19 hidden layers of width 10" in text
 
 

@@ -79,7 +79,8 @@ def test_averages_wait_while_samples_stay_and_damping_does_not_come_down_with_th
         assert len(averages) == 3 * 2
         for _ in range(3):
             point, memory, _ = Fast().sweep(point, memory)
-            assert all(memory[name] is value for name, value in averages.items())
+            # The first batch may be all there is: nothing is kept for others.
+            assert all(memory.get(name) is (value if count > 1 else None) for name, value in averages.items())
         assert memory["batches"] == count
     assert memory["damping"] < 1.0
 

@@ -80,7 +80,7 @@ def _add_training(command: argparse.ArgumentParser) -> None:
     group.add_argument("--method", choices=methods.names(), help="the method of training (default fast)")
     group.add_argument("--max-iter", type=int, metavar="N", help="sweeps at most (default 200)")
     group.add_argument("--batch-size", type=int, metavar="N", help="train on random subsets of this size (default all)")
-    group.add_argument("--refresh-every", type=int, metavar="N", help="sweeps on one subset (default 1, paper: 200)")
+    group.add_argument("--refresh-every", type=int, metavar="N", help="sweeps on one subset (fast: 1, paper: 200)")
     group.add_argument(
         "--tol",
         type=float,

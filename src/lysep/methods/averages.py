@@ -13,8 +13,9 @@ _BATCHES = "batches"
 
 
 def averages_in(memory: Memory) -> Memory:
-    """What there is of them, to be kept while samples stay what they are."""
-    return {key: value for key, value in memory.items() if key.partition(".")[0] in (*_LAST, _BATCHES)}
+    """What is kept of them while samples stay what they are. Of the first batch its number: it may be all there is."""
+    kept = (_BATCHES, *_LAST) if float(memory.get(_BATCHES, 0.0)) > 1.0 else (_BATCHES,)
+    return {key: value for key, value in memory.items() if key.partition(".")[0] in kept}
 
 
 class Averages:
