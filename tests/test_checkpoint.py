@@ -6,7 +6,6 @@ import math
 import os
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -293,49 +292,6 @@ def test_kill_9_at_random_moments(place):
     """Two kills each; benchmarks/results/kill_resume.md has forty."""
     found = kill_resume.kill_and_resume(kill_resume.cases(samples=300)[place], sweeps=30, kills=2, seed=place)
     assert found.kills == 2
-
-
-# -- how much is written, and when -------------------------------------------------------------------------------------
-
-
-def writings(monkeypatch):
-    times, flush = [], lysep.checkpoint.Checkpoint.flush
-
-    def counted(self):
-        times.extend([time.perf_counter()] if self._marked is not None else [])
-        flush(self)
-
-    monkeypatch.setattr(lysep.checkpoint.Checkpoint, "flush", counted)
-    return times
-
-
-def test_it_is_written_at_the_start_and_at_the_end_and_not_too_often_between(tmp_path, monkeypatch):
-    times = writings(monkeypatch)
-    lysep.fit(network(), X, Y, sweeps=30, checkpoint=tmp_path / "a")
-    assert len(times) == 2
-    times.clear()
-    pause = [lambda progress: time.sleep(0.01)]
-    lysep.fit(network(), X, Y, sweeps=40, callbacks=pause, checkpoint=tmp_path / "b", checkpoint_every=0.1)
-    gaps = [later - earlier for earlier, later in pairwise(times)]
-    assert len(times) >= 4
-    assert all(gap >= 0.1 for gap in gaps[:-1])
-
-
-def test_the_data_are_not_in_it(tmp_path):
-    samples = 3000
-    wide = torch.rand(samples, 100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    y = (wide[:, 0] > 0.5).long()
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(100, 3), nn.Tanh(), nn.Linear(3, 2)).double()
-    lysep.fit(model, wide, y, sweeps=3, checkpoint=tmp_path)
-    aux = samples * 3 * 8
-    assert aux < (tmp_path / FILE).stat().st_size < 1.2 * aux + 10_000 < wide.numel()
-
-
-def test_nothing_is_written_where_nothing_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    lysep.fit(network(), X, Y, sweeps=3)
-    assert os.listdir(tmp_path) == []
 
 
 # -- other runs --------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
+from torch import nn
 
 import lysep
 from lysep import CheckpointError, atomic
@@ -246,3 +249,46 @@ def test_a_checkpoint_may_be_copied_and_both_go_on(tmp_path, good):
     shutil.copytree(good, tmp_path / "copy")
     result = lysep.fit(network(), X, Y, sweeps=9, checkpoint=tmp_path / "copy")
     assert outcome(result) == outcome(lysep.fit(network(), X, Y, sweeps=9))
+
+
+# -- how much is written, and when -------------------------------------------------------------------------------------
+
+
+def writings(monkeypatch):
+    times, flush = [], lysep.checkpoint.Checkpoint.flush
+
+    def counted(self):
+        times.extend([time.perf_counter()] if self._marked is not None else [])
+        flush(self)
+
+    monkeypatch.setattr(lysep.checkpoint.Checkpoint, "flush", counted)
+    return times
+
+
+def test_it_is_written_at_the_start_and_at_the_end_and_not_too_often_between(tmp_path, monkeypatch):
+    times = writings(monkeypatch)
+    lysep.fit(network(), X, Y, sweeps=30, checkpoint=tmp_path / "a")
+    assert len(times) == 2
+    times.clear()
+    pause = [lambda progress: time.sleep(0.01)]
+    lysep.fit(network(), X, Y, sweeps=40, callbacks=pause, checkpoint=tmp_path / "b", checkpoint_every=0.1)
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert len(times) >= 4
+    assert all(gap >= 0.1 for gap in gaps[:-1])
+
+
+def test_the_data_are_not_in_it(tmp_path):
+    samples = 3000
+    wide = torch.rand(samples, 100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = (wide[:, 0] > 0.5).long()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(100, 3), nn.Tanh(), nn.Linear(3, 2)).double()
+    lysep.fit(model, wide, y, sweeps=3, checkpoint=tmp_path)
+    aux = samples * 3 * 8
+    assert aux < (tmp_path / FILE).stat().st_size < 1.2 * aux + 10_000 < wide.numel()
+
+
+def test_nothing_is_written_where_nothing_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lysep.fit(network(), X, Y, sweeps=3)
+    assert os.listdir(tmp_path) == []

@@ -63,7 +63,7 @@ def _tanh_derivative(c: Tensor, v: Tensor) -> Tensor:
 
 
 def _tanh_backward(grad: Tensor, v: Tensor) -> Tensor:
-    return torch.ops.aten.tanh_backward.grad_input(grad, v, grad_input=grad)  # type: ignore[no-any-return]
+    return torch.ops.aten.tanh_backward.grad_input(grad, v, grad_input=grad)  # type: ignore[no-any-return]  # not typed
 
 
 def _sigmoid_derivative(c: Tensor, v: Tensor) -> Tensor:

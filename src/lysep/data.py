@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     sample_weight: Tensor | None = None
 
     def clone(self) -> Batch:
-        return Batch(*(None if values is None else values.clone() for values in self))  # type: ignore[arg-type]
+        return Batch(*(None if values is None else values.clone() for values in self))  # type: ignore[arg-type]  # weights may be None
 
 
 class Source:

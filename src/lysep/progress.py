@@ -10,7 +10,7 @@ from tqdm.auto import tqdm
 _SHOWN = {"loss": ("cross_entropy", ".3g"), "accuracy": ("accuracy", ".2%"), "bound": ("bound", ".3g")}
 
 
-class ProgressBar(tqdm):  # type: ignore[type-arg]
+class ProgressBar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
     """Steps done, loss, accuracy, bound and the time left, to the last step or to the time limit."""
 
     def __init__(

@@ -94,7 +94,7 @@ class ConvLink(Link):
         return (self.out_channels, self.in_channels, *self.kernel)
 
     @cached_property
-    def out_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def out_shape(self) -> tuple[int, ...]:  # type: ignore[override]  # read only
         size = [self._outputs(axis) for axis in (0, 1)]
         return (self.out_channels, *size)
 

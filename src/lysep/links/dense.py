@@ -66,5 +66,5 @@ class DenseLink(Link):
         return (self.out_features, self.in_features)
 
     @property
-    def out_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def out_shape(self) -> tuple[int, ...]:  # type: ignore[override]  # read only
         return (self.out_features,)

@@ -47,7 +47,7 @@ class Pool:
             for window in reversed(self._windows(x)):  # for every entry of x, the windows it is in from first to last
                 window += shares
             return x
-        return torch.ops.aten.avg_pool2d_backward(  # type: ignore[no-any-return]
+        return torch.ops.aten.avg_pool2d_backward(  # type: ignore[no-any-return]  # not typed
             g.contiguous(),
             like,
             self.kernel,

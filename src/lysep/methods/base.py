@@ -40,7 +40,7 @@ class Method(ABC, Generic[E]):
 
     def evaluate(self, state: State) -> E:
         iterate: Any = Iterate(state)
-        return iterate  # type: ignore[no-any-return]
+        return iterate  # type: ignore[no-any-return]  # E is Iterate here
 
     def renew(self, iterate: E, batch: Batch) -> E:
         """The same parameters on other samples."""

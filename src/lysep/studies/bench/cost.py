@@ -135,7 +135,7 @@ def _seconds_a_step(method: str, X: Tensor, y: Tensor) -> float:
 
 def network(method: str, depth: int, width: int, dtype: torch.dtype = torch.float64) -> nn.Module:
     """From a start with which the method has work to do."""
-    return fnn(depth, width, start=_STARTS[method], dtype=dtype)  # type: ignore[arg-type]
+    return fnn(depth, width, start=_STARTS[method], dtype=dtype)  # type: ignore[arg-type]  # a name of a start
 
 
 def clock_readings(

@@ -51,7 +51,7 @@ class Problem:
 
 
 def dense(depth: int, width: int, inputs: int, classes: int, seed: int, start: str) -> nn.Module:
-    return fnn(depth, width, inputs=inputs, classes=classes, start=start, seed=seed)  # type: ignore[arg-type]
+    return fnn(depth, width, inputs=inputs, classes=classes, start=start, seed=seed)  # type: ignore[arg-type]  # a name
 
 
 def _cnn(convolutions: int, channels: int, seed: int, start: str) -> nn.Module:
